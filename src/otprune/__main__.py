@@ -1,0 +1,18 @@
+"""``otprune`` and ``python -m otprune``: the command line, or how to get it where its packages are missing."""
+
+import sys
+
+
+def main() -> None:
+    """Run the command line."""
+    try:
+        from otprune.cli import app
+    except ModuleNotFoundError as missing:
+        if missing.name not in {"typer", "rich"}:
+            raise
+        sys.exit(f"The command line needs {missing.name}: pip install 'otprune[cli]'")
+    app()
+
+
+if __name__ == "__main__":
+    main()

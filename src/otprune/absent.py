@@ -1,0 +1,50 @@
+"""What is left of a branch that was taken out: modules that compute nothing, and the nothing they hand on."""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+SUMS = frozenset({torch.add, Tensor.add, Tensor.add_, Tensor.__add__, Tensor.__radd__, Tensor.__iadd__})
+
+
+class Absent:
+    """The value of a branch that is gone. Added to a tensor it is that tensor; whatever else is done to it, it stays.
+
+    >>> x = torch.ones(2)
+    >>> x + Absent() is x, torch.relu(Absent()) * 3 + x is x
+    (True, True)
+    """
+
+    @classmethod
+    def __torch_function__(
+        cls, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        if func in SUMS:
+            present = [argument for argument in args[:2] if isinstance(argument, Tensor)]
+            if present:
+                return present[0]
+        return Absent()
+
+    def __add__(self, other: Any) -> Any:
+        return other
+
+    __radd__ = __iadd__ = __add__
+
+    def __mul__(self, other: Any) -> "Absent":
+        return self
+
+    __rmul__ = __imul__ = __truediv__ = __mul__
+
+    def __getattr__(self, name: str) -> Callable[..., "Absent"]:
+        if name.startswith("__") or not callable(getattr(Tensor, name, None)):
+            raise AttributeError(f"a branch that was pruned away has no {name}")
+        return lambda *args, **kwargs: self
+
+
+class Removed(nn.Module):
+    """Stands where a layer of a removed branch stood; runs no kernel."""
+
+    def forward(self, *inputs: Any) -> Absent:
+        return Absent()

@@ -1,0 +1,191 @@
+"""Run a model once to look at its operators, without computing and without touching it.
+
+Parameters, buffers and inputs are swapped for meta tensors, which have a shape and no data. A model that looks at its
+data (a detector, say) does not run on those; it is then run on the real tensors, its buffers cloned first.
+"""
+
+import contextlib
+from collections.abc import Callable, Iterator, Mapping
+from types import MappingProxyType
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
+from torch.nn.modules.dropout import _DropoutNd
+from torch.utils import _pytree as pytree
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from otprune.errors import ExampleError, ModelError, OtpruneError
+from otprune.location import user_location
+from otprune.substitute import substituted
+
+aten = torch.ops.aten
+
+BATCH_NORMS = frozenset(
+    {
+        aten.native_batch_norm.default,
+        aten._native_batch_norm_legit.default,
+        aten._native_batch_norm_legit.no_stats,
+        aten._native_batch_norm_legit_no_training.default,
+        aten._batch_norm_with_update.default,
+        aten._batch_norm_no_update.default,
+        aten.cudnn_batch_norm.default,
+    }
+)
+
+
+class Watcher(TorchDispatchMode):
+    """Sees every ATen operator of one run; subclasses look at them in `seen`."""
+
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__()
+        self.model = model
+        self.names: Mapping[int, str] = MappingProxyType({})
+        self._constants: dict[int, tuple[Tensor, Tensor]] = {}
+
+    def name_of(self, tensor: object) -> str | None:
+        """The name of the parameter or buffer that `tensor` is, if it is one."""
+        return self.names.get(id(tensor))
+
+    def seen(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> None:
+        """Called after each operator with its arguments and result."""
+        raise NotImplementedError
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        if func is aten._local_scalar_dense.default:
+            _refuse_branching(args[0])
+        args, kwargs = self._on_one_device(args, kwargs)
+        out = _shape_of_batch_norm(args) if _is_abstract_batch_norm(func, args) else func(*args, **kwargs)
+        self.seen(func, args, kwargs, out)
+        return out
+
+    def _on_one_device(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Tensors the model made itself are real; beside a meta tensor they must be meta too."""
+        devices = {t.device.type for t in pytree.tree_leaves((args, kwargs)) if isinstance(t, Tensor)}
+        if len(devices) < 2 or "meta" not in devices:
+            return args, kwargs
+        converted: tuple[tuple[Any, ...], dict[str, Any]] = pytree.tree_map_only(Tensor, self._as_meta, (args, kwargs))
+        return converted
+
+    def _as_meta(self, tensor: Tensor) -> Tensor:
+        if tensor.device.type == "meta":
+            return tensor
+        if id(tensor) not in self._constants:
+            self._constants[id(tensor)] = (tensor, torch.empty_like(tensor, device="meta"))
+        return self._constants[id(tensor)][1]
+
+
+W = TypeVar("W", bound=Watcher)
+
+
+def watch(model: nn.Module, example: Any, make_watcher: Callable[[], W], *, training: bool) -> tuple[W, Any]:
+    """Run `model` on `example` under a watcher; return the watcher and the model's output.
+
+    With `training`, auxiliary heads run too, while batch norm and dropout stay in evaluation mode. Nothing on the
+    model changes: not its flags, its buffers, nor the random state.
+    """
+    refuse_wrapped(model)
+    with _modes(model, training), torch.no_grad(), torch.random.fork_rng(devices=[]):
+        try:
+            return _run(model, example, make_watcher(), _meta_state(model), on_meta=True)
+        except OtpruneError:
+            raise
+        except Exception:  # whatever a model raises on meta tensors, the real run below decides
+            return _run_on_data(model, example, make_watcher())
+
+
+def arguments(example: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """An example as positional and keyword arguments: a tensor, a tuple of arguments, or a dict of keyword arguments.
+
+    >>> arguments((1, 2)), arguments({"x": 1})
+    (((1, 2), {}), ((), {'x': 1}))
+    """
+    if isinstance(example, Mapping):
+        return (), dict(example)
+    return (example if isinstance(example, tuple) else (example,)), {}
+
+
+def refuse_wrapped(model: nn.Module) -> None:
+    """Raise where `model` is a wrapper around the module to prune."""
+    wrappers = (nn.parallel.DistributedDataParallel, nn.DataParallel)
+    if isinstance(model, wrappers):
+        raise ModelError(f"the model is wrapped in {type(model).__name__}: pass the module inside, `model.module`")
+    if type(model).__module__.startswith("torch._dynamo"):
+        raise ModelError("the model is wrapped by torch.compile: pass the module inside, `model._orig_mod`")
+    if isinstance(model, torch.jit.ScriptModule):
+        raise ModelError("the model is a ScriptModule, which cannot be changed: pass the module it was made from")
+    compiled = [name or "model" for name, m in model.named_modules() if m._compiled_call_impl is not None]
+    if compiled:
+        raise ModelError(f"{compiled[0]} was compiled in place by .compile(): prune first, compile the result")
+
+
+def _run_on_data(model: nn.Module, example: Any, watcher: W) -> tuple[W, Any]:
+    try:
+        return _run(model, example, watcher, _real_state(model), on_meta=False)
+    except OtpruneError:
+        raise
+    except Exception as error:
+        shapes = ", ".join(str(tuple(t.shape)) for t in pytree.tree_leaves(example) if isinstance(t, Tensor))
+        raise ExampleError(
+            f"{type(model).__name__} does not run on the example of shape {shapes or type(example).__name__}: "
+            f"{error} ({user_location(error)}). Pass an example the model accepts: a tensor, a tuple of "
+            f"arguments, or a dict of keyword arguments."
+        ) from error
+
+
+def _run(model: nn.Module, example: Any, watcher: W, state: dict[str, Tensor], *, on_meta: bool) -> tuple[W, Any]:
+    watcher.names = {id(tensor): name for name, tensor in state.items()}
+    args, kwargs = arguments(example)
+    if on_meta:
+        args, kwargs = pytree.tree_map_only(Tensor, lambda t: torch.empty_like(t, device="meta"), (args, kwargs))
+    with substituted(model, state), watcher:
+        out = model(*args, **kwargs)
+    return watcher, out
+
+
+def _meta_state(model: nn.Module) -> dict[str, Tensor]:
+    return {name: torch.empty_like(tensor, device="meta") for name, tensor in _named_tensors(model)}
+
+
+def _real_state(model: nn.Module) -> dict[str, Tensor]:
+    buffers = {name: buffer.clone() for name, buffer in model.named_buffers()}
+    return {name: parameter.detach() for name, parameter in model.named_parameters()} | buffers
+
+
+def _named_tensors(model: nn.Module) -> Iterator[tuple[str, Tensor]]:
+    yield from model.named_parameters()
+    yield from model.named_buffers()
+
+
+@contextlib.contextmanager
+def _modes(model: nn.Module, training: bool) -> Iterator[None]:
+    before = [(module, module.training) for module in model.modules()]
+    for module, _ in before:
+        module.training = training and not isinstance(module, _BatchNorm | _DropoutNd)
+    try:
+        yield
+    finally:
+        for module, flag in before:
+            module.training = flag
+
+
+def _is_abstract_batch_norm(func: Any, args: tuple[Any, ...]) -> bool:
+    return func in BATCH_NORMS and args[0].device.type == "meta"
+
+
+def _shape_of_batch_norm(args: tuple[Any, ...]) -> tuple[Tensor, ...]:
+    """The outputs' shapes, which is all a meta tensor has; torch's own way to them takes a hundred times longer."""
+    statistic = args[0].new_empty(0)
+    return torch.empty_like(args[0]), statistic, statistic
+
+
+def _refuse_branching(tensor: Tensor) -> None:
+    if tensor.dtype == torch.bool:
+        raise ModelError(
+            f"the model branches on its data at {user_location()}: what one input shows need not hold for the "
+            f"next. Make the condition independent of tensor values (torch.where keeps it inside one graph)."
+        )

@@ -1,0 +1,149 @@
+"""Operators that combine positions and leave channels apart, and reductions over any dimension."""
+
+from typing import TYPE_CHECKING, Any, Literal
+
+import torch
+from torch import Tensor
+
+from otprune.channels.graph import Carry, Sum
+from otprune.channels.rules.unknown import freeze_arguments
+
+if TYPE_CHECKING:
+    from otprune.channels.trace import Call, Tracer
+
+aten = torch.ops.aten
+
+Keeps = Literal["constants", "zeros", "nothing"]
+
+
+def over_positions(tracer: "Tracer", call: "Call", keeps: Keeps) -> None:
+    """A pool or an interpolation: positions are combined, batch and channel dimensions stay."""
+    source = call.args[0]
+    out = call.out if isinstance(call.out, Tensor) else call.out[0]
+    _carry(tracer, call, out, [dim for dim in range(source.dim()) if source.shape[dim] != out.shape[dim]], keeps)
+
+
+def max_pool(tracer: "Tracer", call: "Call") -> None:
+    over_positions(tracer, call, "constants")
+
+
+def average_pool(tracer: "Tracer", call: "Call") -> None:
+    """Padding is averaged in, so only without it does a constant stay one."""
+    padding = call.args[4] if len(call.args) > 4 else [0]
+    over_positions(tracer, call, "zeros" if any(padding) else "constants")
+
+
+def interpolation(tracer: "Tracer", call: "Call") -> None:
+    over_positions(tracer, call, "constants")
+
+
+def padding(tracer: "Tracer", call: "Call") -> None:
+    """Padding with zeros leaves a zero channel zero; with another value, nothing stays constant."""
+    value = call.args[2] if len(call.args) > 2 else 0
+    over_positions(tracer, call, "nothing" if value else "zeros")
+
+
+def mean(tracer: "Tracer", call: "Call") -> None:
+    _reduction(tracer, call, "constants")
+
+
+def total(tracer: "Tracer", call: "Call") -> None:
+    """A sum over channels loses nothing when a zero goes."""
+    dims = _dims(call)
+    if not tracer.is_labelled(call.args[0]) or not _crosses(tracer, call.args[0], dims):
+        _reduction(tracer, call, "zeros")
+        return
+    labels = tracer.labels(call.args[0])
+    lanes = [dim for dim in range(labels.dim()) if labels.shape[dim] > 1 and dim not in dims]
+    if lanes:
+        freeze_arguments(tracer, call, f"{call.func} sums over some of several channel dimensions")
+    else:
+        tracer.nodes.append(Sum(labels.reshape(-1).numpy()))
+
+
+def extremum(tracer: "Tracer", call: "Call") -> None:
+    _reduction(tracer, call, "constants")
+
+
+def spread_out(tracer: "Tracer", call: "Call") -> None:
+    """A softmax over positions leaves channels apart; over channels it counts them."""
+    dim = call.args[1] % max(call.args[0].dim(), 1)
+    if tracer.is_labelled(call.args[0]) and _crosses(tracer, call.args[0], [dim]):
+        freeze_arguments(tracer, call, f"{call.func} runs over channels")
+    else:
+        _carry(tracer, call, call.out, [], "nothing")
+
+
+def _reduction(tracer: "Tracer", call: "Call", keeps: Keeps) -> None:
+    source = call.args[0]
+    out = call.out if isinstance(call.out, Tensor) else call.out[0]
+    _carry(tracer, call, out, _dims(call), keeps)
+    if tracer.is_labelled(out) and out.dim() < source.dim():
+        labels = tracer.labels(out)
+        tracer.mark(out, labels.squeeze(tuple(_dims(call))))
+
+
+def _dims(call: "Call") -> list[int]:
+    rank = call.args[0].dim()
+    dims: Any = call.args[1] if len(call.args) > 1 else call.kwargs.get("dim")
+    if dims is None or dims == []:
+        return list(range(rank))
+    return [dim % max(rank, 1) for dim in ([dims] if isinstance(dims, int) else dims)]
+
+
+def _crosses(tracer: "Tracer", source: Tensor, dims: list[int]) -> bool:
+    labels = tracer.labels(source)
+    return any(labels.shape[dim] > 1 for dim in dims)
+
+
+def _carry(tracer: "Tracer", call: "Call", out: Tensor, changed: list[int], keeps: Keeps) -> None:
+    source = call.args[0]
+    if not tracer.is_labelled(source):
+        parameter = tracer.parameter(source)
+        if parameter is not None:
+            tracer.freeze_parameter(parameter.name, f"{call.func} is computed from it")
+        return
+    if _crosses(tracer, source, changed):
+        freeze_arguments(tracer, call, f"{call.func} runs over channels")
+        return
+    labels = tracer.labels(source)
+    writes = tracer.fresh(*labels.shape)
+    tracer.nodes.append(Carry(labels.reshape(-1).numpy(), writes.reshape(-1).numpy(), keeps))
+    tracer.mark(out, writes)
+
+
+def _overloads(*names: str) -> list[Any]:
+    packets = [getattr(aten, name) for name in names if hasattr(aten, name)]
+    return [getattr(packet, overload) for packet in packets for overload in packet.overloads()]
+
+
+_INTERPOLATIONS = [
+    f"{prefix}{kind}"
+    for prefix in ("upsample_", "_upsample_")
+    for kind in (
+        *("nearest1d", "nearest2d", "nearest3d", "nearest_exact1d", "nearest_exact2d", "nearest_exact3d"),
+        *("linear1d", "bilinear2d", "bicubic2d", "trilinear3d", "bilinear2d_aa", "bicubic2d_aa"),
+    )
+]
+
+RULES = {
+    **dict.fromkeys(
+        _overloads(
+            *("max_pool2d_with_indices", "max_pool3d_with_indices", "max_pool1d", "max_pool2d", "max_pool3d"),
+            *("_adaptive_avg_pool2d", "_adaptive_avg_pool3d", "adaptive_avg_pool1d", "adaptive_avg_pool2d"),
+            *("adaptive_avg_pool3d", "adaptive_max_pool1d", "adaptive_max_pool2d", "adaptive_max_pool3d"),
+        ),
+        max_pool,
+    ),
+    **dict.fromkeys(_overloads("avg_pool1d", "avg_pool2d", "avg_pool3d"), average_pool),
+    **dict.fromkeys(_overloads(*_INTERPOLATIONS), interpolation),
+    **dict.fromkeys(_overloads("reflection_pad1d", "reflection_pad2d", "reflection_pad3d"), interpolation),
+    **dict.fromkeys(_overloads("replication_pad1d", "replication_pad2d", "replication_pad3d"), interpolation),
+    aten.constant_pad_nd.default: padding,
+    aten.mean.default: mean,
+    aten.mean.dim: mean,
+    aten.sum.default: total,
+    aten.sum.dim_IntList: total,
+    **dict.fromkeys((aten.amax.default, aten.amin.default, aten.max.dim, aten.min.dim), extremum),
+    **dict.fromkeys((aten._softmax.default, aten._log_softmax.default), spread_out),
+}

@@ -1,0 +1,168 @@
+"""Shape operators: they are run on the labels themselves, so that no index arithmetic is written by hand."""
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+from torch.utils import _pytree as pytree
+
+from otprune.channels.graph import Partition
+from otprune.channels.labels import along, compress, laid_out, varying
+from otprune.channels.rules.unknown import freeze_arguments
+
+if TYPE_CHECKING:
+    from otprune.channels.trace import Call, Parameter, Tracer
+
+aten = torch.ops.aten
+
+SELECTION = "otprune_selection"
+
+
+def rearrange(tracer: "Tracer", call: "Call") -> None:
+    """Run the operator on labels in the shape of its first argument, a tensor or a list of them."""
+    sources = call.args[0] if isinstance(call.args[0], list | tuple) else [call.args[0]]
+    if len(sources) == 1 and tracer.parameter(sources[0]) is not None:
+        _rearrange_parameter(tracer, call)
+        return
+    if not any(tracer.is_labelled(source) for source in sources):
+        return
+    full = [tracer.labels(source).expand(source.shape) for source in sources]
+    first = full[0] if isinstance(call.args[0], Tensor) else full
+    results = _ON_LABELS.get(call.func, call.func)(first, *call.args[1:], **call.kwargs)
+    _note_reshaped(tracer, sources)
+    for out, labels in zip(_tensors(call.out), _tensors(results), strict=True):
+        tracer.mark(out, compress(labels))
+
+
+def _note_reshaped(tracer: "Tracer", sources: list[Tensor]) -> None:
+    tracer.reshaped += [tracer.labels(source).reshape(-1).numpy() for source in sources]
+
+
+def view(tracer: "Tracer", call: "Call") -> None:
+    """A view may cut a channel dimension into groups: channels at the same place of every group go together."""
+    before = varying(tracer.labels(call.args[0]))
+    rearrange(tracer, call)
+    if tracer.is_labelled(call.out):
+        labels = tracer.labels(call.out)
+        dims = varying(labels)
+        if len(dims) > len(before):
+            _tie_all_but(tracer, labels, max(dims, key=lambda dim: (labels.shape[dim], dim)))
+
+
+def pixel_shuffle(tracer: "Tracer", call: "Call") -> None:
+    """Channels that become neighbouring pixels of one channel go together."""
+    rearrange(tracer, call)
+    if tracer.is_labelled(call.out):
+        _tie_all_but(tracer, tracer.labels(call.out), call.out.dim() - 3)
+
+
+def _tie_all_but(tracer: "Tracer", labels: Tensor, dim: int) -> None:
+    lanes = labels.movedim(dim, 0).flatten(1)
+    tracer.tie(lanes[:, :1], lanes, "grouped with positions that carry no channel")
+
+
+def concatenate(tracer: "Tracer", call: "Call") -> None:
+    """Concatenation leaves channels apart along its own dimension and aligns them along every other."""
+    sources = [source for source in call.args[0] if source.numel() or source.dim() > 1]
+    dim = (call.args[1] if len(call.args) > 1 else call.kwargs.get("dim", 0)) % sources[0].dim()
+    across = [tracer.labels(source).narrow(dim, 0, 1) for source in sources]
+    if any(varying(labels) for labels in across):
+        for other in across[1:]:
+            tracer.tie(across[0], other, "concatenated with positions that carry no channel")
+    _note_reshaped(tracer, sources)
+    shape = list(torch.broadcast_shapes(*(labels.shape for labels in across)))
+    lanes = [tracer.labels(source).expand(*shape[:dim], source.shape[dim], *shape[dim + 1 :]) for source in sources]
+    if any(tracer.is_labelled(source) for source in sources):
+        tracer.mark(call.out, compress(torch.cat(lanes, dim)))
+
+
+def stack(tracer: "Tracer", call: "Call") -> None:
+    labels = [tracer.labels(source) for source in call.args[0]]
+    for other in labels[1:]:
+        tracer.tie(labels[0], other, "stacked with a tensor that has no channels")
+    rearrange(tracer, call)
+
+
+def split(tracer: "Tracer", call: "Call") -> None:
+    """Equal pieces must stay equal; pieces of different sizes are taken as fixed."""
+    source = call.args[0]
+    dim = (call.args[2] if len(call.args) > 2 else call.kwargs.get("dim", 0)) % source.dim()
+    if tracer.is_labelled(source) and tracer.labels(source).shape[dim] > 1:
+        sizes = {piece.shape[dim] for piece in call.out}
+        lanes = along(tracer.labels(source), dim, source.shape[dim])
+        if len(sizes) > 1 or lanes.shape[1] > 1:
+            tracer.freeze(lanes, f"{call.func} cuts it into pieces of fixed size")
+        else:
+            tracer.nodes.append(Partition(lanes[:, 0].reshape(len(call.out), -1).numpy()))
+    rearrange(tracer, call)
+
+
+def part(tracer: "Tracer", call: "Call") -> None:
+    """A slice or a single index: what it is taken from keeps its size where channels are counted."""
+    source = call.args[0]
+    dim = (call.args[1] if len(call.args) > 1 else 0) % max(source.dim(), 1)
+    whole = isinstance(call.out, Tensor) and call.out.shape == source.shape
+    if tracer.is_labelled(source) and tracer.labels(source).shape[dim] > 1 and not whole:
+        tracer.freeze(tracer.labels(source), f"{call.func} takes channels by their position")
+    rearrange(tracer, call)
+
+
+def index_select(tracer: "Tracer", call: "Call") -> None:
+    """The channel selection of a pruned model; any other index is taken as fixed."""
+    source, dim, index = call.args
+    name = tracer.name_of(index)
+    if name is None or not name.endswith(SELECTION):
+        freeze_arguments(tracer, call, f"{call.func} takes channels by their position")
+        return
+    lane = along(tracer.labels(source), dim, source.shape[dim])[:, 0]
+    picks = tracer.model.get_buffer(name).cpu()
+    tracer.mark(call.out, laid_out(lane[picks], dim, source.dim()))
+    call.out._otprune_selection = (lane, picks)
+
+
+def _rearrange_parameter(tracer: "Tracer", call: "Call") -> None:
+    """Find where each axis of a parameter went by running the operator on its indices."""
+    source = call.args[0]
+    parameter = tracer.parameter(source)
+    assert parameter is not None
+    axes: dict[int, int] = {}
+    for dim, axis in enumerate(parameter.axes):
+        indices = laid_out(torch.arange(source.shape[dim]), dim, source.dim()).expand(source.shape)
+        result = _ON_LABELS.get(call.func, call.func)(indices, *call.args[1:], **call.kwargs)
+        dims = varying(compress(result)) if isinstance(result, Tensor) else []
+        if axis is not None and len(dims) == 1 and result.shape[dims[0]] == source.shape[dim]:
+            axes[dims[0]] = axis
+    wide = sum(size > 1 for size in source.shape)
+    if isinstance(call.out, Tensor) and len(axes) == wide and call.out.numel() == source.numel():
+        tracer.mark_parameter(call.out, _renamed(parameter, axes, call.out.dim()))
+    else:
+        tracer.freeze_parameter(parameter.name, f"{call.func} takes it apart")
+
+
+def _renamed(parameter: "Parameter", axes: dict[int, int], rank: int) -> "Parameter":
+    return type(parameter)(parameter.name, tuple(axes.get(dim) for dim in range(rank)))
+
+
+def _tensors(tree: Any) -> list[Tensor]:
+    return [leaf for leaf in pytree.tree_leaves(tree) if isinstance(leaf, Tensor)]
+
+
+_ON_LABELS = {aten.view.default: torch.reshape, aten._unsafe_view.default: torch.reshape}
+
+RULES = {
+    **dict.fromkeys((aten.view.default, aten._unsafe_view.default, aten._reshape_alias.default), view),
+    **dict.fromkeys(
+        (
+            *(aten.permute.default, aten.transpose.int, aten.t.default, aten.unsqueeze.default),
+            *(aten.squeeze.default, aten.squeeze.dim, aten.squeeze.dims, aten.expand.default),
+            *(aten.flip.default, aten.repeat.default),
+        ),
+        rearrange,
+    ),
+    **dict.fromkeys((aten.pixel_shuffle.default,), pixel_shuffle),
+    aten.cat.default: concatenate,
+    aten.stack.default: stack,
+    **dict.fromkeys((aten.split.Tensor, aten.split_with_sizes.default), split),
+    **dict.fromkeys((aten.slice.Tensor, aten.select.int, aten.unbind.int), part),
+    aten.index_select.default: index_select,
+}

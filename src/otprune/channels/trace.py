@@ -1,0 +1,149 @@
+"""Run a model once and write down what its operators do to channels."""
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
+from torch.utils import _pytree as pytree
+
+from otprune.abstract import Watcher, watch
+from otprune.channels.graph import Affine, ChannelGraph, Frozen, Labels, Node
+from otprune.channels.labels import NO_CHANNEL, unlabelled
+from otprune.channels.rules import rule_for
+from otprune.inputs import describe
+from otprune.location import user_location
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """A parameter or buffer as an operator sees it: `axes` names the parameter's axis behind each dimension."""
+
+    name: str
+    axes: tuple[int | None, ...]
+
+
+@dataclass(frozen=True)
+class Call:
+    """One operator with its arguments and result."""
+
+    func: Any
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    out: Any
+
+
+class Tracer(Watcher):
+    """Gives labels to channels and follows them from operator to operator."""
+
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__(model)
+        self.nodes: list[Node] = []
+        self.ties: list[tuple[Labels, Labels]] = []
+        self.reshaped: list[Labels] = []
+        self.count = NO_CHANNEL + 1
+        self._uses: dict[tuple[str, int], Tensor] = {}
+
+    def seen(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> None:
+        call = Call(func, args, kwargs, out)
+        if func._schema.is_mutable:
+            self._guard_against_aliases(call)
+        rule_for(func)(self, call)
+        if func.is_view and isinstance(args[0], Tensor):
+            for view in pytree.tree_leaves(out):
+                view._otprune_aliased = args[0]._otprune_aliased = True
+
+    def labels(self, tensor: Tensor) -> Tensor:
+        """The labels of `tensor`, as many dimensions as it has."""
+        found = getattr(tensor, "_otprune_labels", None)
+        return unlabelled(tensor.dim()) if found is None else found
+
+    def is_labelled(self, tensor: object) -> bool:
+        return getattr(tensor, "_otprune_labels", None) is not None
+
+    def mark(self, tensor: Tensor, labels: Tensor) -> None:
+        tensor._otprune_labels = labels  # type: ignore[attr-defined]
+
+    def parameter(self, tensor: object) -> Parameter | None:
+        """The parameter or buffer that `tensor` is, or is a rearranged view of."""
+        name = self.name_of(tensor)
+        if name is not None:
+            return Parameter(name, tuple(range(tensor.dim())))  # type: ignore[attr-defined]
+        return getattr(tensor, "_otprune_parameter", None)
+
+    def mark_parameter(self, tensor: Tensor, parameter: Parameter) -> None:
+        tensor._otprune_parameter = parameter  # type: ignore[attr-defined]
+
+    def fresh(self, *shape: int) -> Tensor:
+        """New labels, one for each element of `shape`."""
+        number = int(np.prod(shape))
+        self.count += number
+        return torch.arange(self.count - number, self.count).view(shape)
+
+    def tie(self, left: Tensor, right: Tensor, why: str) -> None:
+        """Make labels one and the same; what meets "no channel" must stay."""
+        left, right = torch.broadcast_tensors(left, right)
+        self.freeze_lonely(left, right, why)
+        a, b = left.reshape(-1).numpy(), right.reshape(-1).numpy()
+        self.ties.append((a, b))
+
+    def freeze_lonely(self, left: Tensor, right: Tensor, why: str) -> None:
+        """A channel that meets "no channel" must stay."""
+        lonely = (left == NO_CHANNEL) != (right == NO_CHANNEL)
+        if lonely.any():
+            self.freeze(torch.maximum(left, right)[lonely], why)
+
+    def use(self, name: str, axis: int, labels: Tensor) -> None:
+        """Labels that run along an axis of a parameter; a second use of the parameter ties them to the first."""
+        earlier = self._uses.setdefault((name, axis), labels)
+        if earlier is not labels:
+            self.tie(earlier, labels, f"{name} is used for different channels")
+
+    def freeze(self, labels: Tensor, reason: str) -> None:
+        """Record that these labels must stay, and which line of the model is the cause."""
+        kept = labels[labels != NO_CHANNEL].reshape(-1).numpy()
+        if kept.size:
+            self.nodes.append(Frozen(kept, reason, user_location()))
+
+    def freeze_parameter(self, name: str, reason: str) -> None:
+        """Record that a parameter is read in a way that fixes its shape."""
+        self.nodes.append(Frozen(np.zeros(0, np.int64), reason, user_location(), name))
+
+    def _guard_against_aliases(self, call: Call) -> None:
+        target = call.args[0] if call.args else None
+        if getattr(target, "_otprune_aliased", False) and self.is_labelled(target):
+            self.freeze(self.labels(target), f"{call.func} writes into a view of another tensor")
+
+
+def trace(model: nn.Module, example: Any) -> ChannelGraph:
+    """Find out which channels of `model` belong together, by running it once on `example`.
+
+    The model is left as it was. Print the result to see what is frozen and which line is the cause.
+
+    >>> net = nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.ReLU(), nn.Conv2d(8, 4, 1))
+    >>> list(trace(net, torch.zeros(1, 3, 8, 8)).batch_norms)
+    ['1']
+    """
+    tracer, out = watch(model, example, lambda: Tracer(model), training=True)
+    for tensor in pytree.tree_leaves(out):
+        if isinstance(tensor, Tensor):
+            labels = tracer.labels(tensor).reshape(-1).numpy()
+            tracer.nodes.append(Frozen(labels, "is an output of the model", "model's end", expected=True))
+    calls = Counter(node.layer for node in tracer.nodes if isinstance(node, Affine))
+    may_select: Callable[[Affine], bool] = lambda node: calls[node.layer] == 1 and _is_module(model, node.layer)  # noqa: E731
+    return ChannelGraph(
+        nodes=tuple(replace(n, selectable=may_select(n)) if isinstance(n, Affine) else n for n in tracer.nodes),
+        ties=tuple(tracer.ties),
+        reshaped=np.unique(np.concatenate([np.zeros(0, np.int64), *tracer.reshaped])),
+        count=tracer.count,
+        shapes={name: tuple(t.shape) for name, t in [*model.named_parameters(), *model.named_buffers()]},
+        outputs=describe(out),
+    )
+
+
+def _is_module(model: nn.Module, layer: str) -> bool:
+    return isinstance(model.get_submodule(layer), _BatchNorm)

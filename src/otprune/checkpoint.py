@@ -1,0 +1,130 @@
+"""Checkpoints: safetensors with the plans inside, so that a pruned model loads into a freshly built original."""
+
+import copy
+import json
+import pickle
+from pathlib import Path
+from typing import Any
+
+import safetensors.torch
+import torch
+from safetensors import SafetensorError, safe_open
+from torch import Tensor, nn
+
+from otprune.abstract import refuse_wrapped
+from otprune.errors import CheckpointError, PlanError
+from otprune.files import write_atomically
+from otprune.plan import PruningPlan
+from otprune.surgery import apply, plans_of
+
+PLANS_KEY = "otprune.plans"
+CLASS_KEY = "otprune.model"
+
+
+def save(model: nn.Module, path: str | Path) -> None:
+    """Write a model's tensors and the plans that made it, whole or not at all.
+
+    >>> import otprune as ot, tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     save(nn.Linear(2, 2), f"{folder}/model.safetensors")
+    ...     load(nn.Linear(2, 2), f"{folder}/model.safetensors")
+    Linear(in_features=2, out_features=2, bias=True)
+    """
+    refuse_wrapped(model)
+    plans = json.dumps([json.loads(plan.to_json()) for plan in plans_of(model)], ensure_ascii=False)
+    tensors = _without_repeats(model)
+    content = safetensors.torch.save(tensors, {CLASS_KEY: type(model).__name__, PLANS_KEY: plans})
+    write_atomically(Path(path), content)
+
+
+def load(model: nn.Module, path: str | Path) -> nn.Module:
+    """Return `model` as the checkpoint has it: pruned by the plans inside, if any, and with its tensors.
+
+    Give a freshly built model of the original class, which is left untouched. An ordinary state dict loads too, as
+    safetensors or as torch writes it; nothing in a file is ever executed.
+    """
+    path = Path(path)
+    if not path.is_file():
+        raise CheckpointError(f"{path}: no such file")
+    refuse_wrapped(model)
+    tensors, metadata = _read(path)
+    for plan in _plans_in(metadata, path):
+        model = _pruned(model, plan, metadata, path)
+    if not plans_of(model):
+        model = copy.deepcopy(model)
+    _fill(model, tensors, path)
+    return model
+
+
+def _without_repeats(model: nn.Module) -> dict[str, Tensor]:
+    """The state dict with every tensor once: safetensors refuses memory that two names share."""
+    seen: set[tuple[int, torch.Size, tuple[int, ...]]] = set()
+    kept = {}
+    for name, tensor in model.state_dict().items():
+        key = (tensor.data_ptr(), tensor.shape, tensor.stride())
+        if tensor.numel() == 0 or key not in seen:
+            seen.add(key)
+            kept[name] = tensor.detach().contiguous()
+    return kept
+
+
+def _read(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
+    with path.open("rb") as file:
+        start = file.read(8)
+    if start[:2] in (b"PK", b"\x80\x02"):
+        return _read_torch(path), {}
+    try:
+        with safe_open(path, "pt") as file:
+            metadata = file.metadata() or {}
+            return {name: file.get_tensor(name) for name in file.keys()}, metadata  # noqa: SIM118
+    except SafetensorError as error:
+        raise CheckpointError(
+            f"{path}: not a checkpoint, or a truncated one ({error}). Checkpoints are safetensors files written by "
+            f"`otprune.save`, or plain state dicts."
+        ) from error
+
+
+def _read_torch(path: Path) -> dict[str, Tensor]:
+    try:
+        found: Any = torch.load(path, map_location="cpu", weights_only=True)
+    except (pickle.UnpicklingError, RuntimeError, EOFError, ValueError, KeyError) as error:
+        raise CheckpointError(
+            f"{path}: holds pickled objects, or is damaged; only tensors are loaded. Save the state dict alone: "
+            f"torch.save(model.state_dict(), path), or use otprune.save."
+        ) from error
+    if not isinstance(found, dict) or not all(isinstance(value, Tensor) for value in found.values()):
+        raise CheckpointError(f"{path}: is no state dict (names to tensors). Save model.state_dict() alone.")
+    return found
+
+
+def _plans_in(metadata: dict[str, str], path: Path) -> list[PruningPlan]:
+    try:
+        return [PruningPlan.from_json(json.dumps(fields)) for fields in json.loads(metadata.get(PLANS_KEY, "[]"))]
+    except (ValueError, PlanError) as error:
+        raise CheckpointError(f"{path}: the pruning plan inside is damaged: {error}") from error
+
+
+def _pruned(model: nn.Module, plan: PruningPlan, metadata: dict[str, str], path: Path) -> nn.Module:
+    try:
+        return apply(model, plan)
+    except PlanError as error:
+        raise CheckpointError(
+            f"{path}: was saved from {metadata.get(CLASS_KEY, 'another model')} and does not fit this "
+            f"{type(model).__name__}: {error} Build the model with the arguments it was trained with."
+        ) from error
+
+
+def _fill(model: nn.Module, tensors: dict[str, Tensor], path: Path) -> None:
+    own = model.state_dict()
+    shared = {name for name in own if name not in _without_repeats(model)}
+    missing = [name for name in own if name not in tensors and name not in shared]
+    foreign = [name for name in tensors if name not in own]
+    wrong = [n for n, t in tensors.items() if n in own and t.shape != own[n].shape]
+    if missing or foreign or wrong:
+        what = f"has no {missing[0]}" if missing else f"has an unknown {foreign[0]}" if foreign else _shapes(own, tensors, wrong[0])
+        raise CheckpointError(f"{path}: does not match {type(model).__name__}: it {what}. Build the model it was saved from.")
+    model.load_state_dict(tensors, strict=not shared)
+
+
+def _shapes(own: dict[str, Tensor], tensors: dict[str, Tensor], name: str) -> str:
+    return f"has {name} of shape {tuple(tensors[name].shape)} where the model has {tuple(own[name].shape)}"

@@ -1,0 +1,242 @@
+"""Scaling factors, a rule and the channel graph make a plan: what stays, layer by layer, as pure data."""
+
+import dataclasses
+import hashlib
+import json
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from otprune.channels.graph import Affine, ChannelGraph, Frozen
+from otprune.channels.trace import trace
+from otprune.errors import ModelError, PlanError, ThresholdError
+from otprune.files import write_atomically
+from otprune.inputs import describe
+from otprune.planning.branches import removable_branches
+from otprune.planning.cuts import Cut, Fold, cuts, folds, not_in_place, removed_layers, selections
+from otprune.planning.solve import Limits, Solution, is_ignored, solve
+from otprune.planning.weights import Weights
+from otprune.tables import table
+from otprune.thresholds import OptimalThreshold, Rule, Thresholds
+
+FORMAT = 1
+Flags = NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class LayerPlan:
+    """What becomes of one batch norm: which channels stay, at which threshold, and why others could not go."""
+
+    name: str
+    channels: int
+    kept: list[int]
+    threshold: float
+    negligible: int
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class PruningPlan:
+    """What `prune` would do to a model. Print it, save it, load it, hand it to `prune`."""
+
+    model: str
+    fingerprint: str
+    rule: dict[str, Any]
+    layers: list[LayerPlan]
+    masked: dict[str, list[int]]
+    cuts: list[Cut]
+    selections: dict[str, list[int]]
+    removed: list[str]
+    not_in_place: list[str]
+    folds: list[Fold]
+    frozen: list[str]
+    inputs: Any
+    outputs: Any
+
+    def __str__(self) -> str:
+        rows = [(p.name, p.channels, len(p.kept), f"{p.threshold:.3g}", p.note) for p in self.layers]
+        total = ("total", sum(p.channels for p in self.layers), sum(len(p.kept) for p in self.layers), "", "")
+        text = table(("batch norm", "channels", "kept", "threshold", "note"), [*rows, total])
+        return "\n".join([text, *(f"frozen: {reason}" for reason in self.frozen)])
+
+    def to_json(self) -> str:
+        """The plan as JSON, the way checkpoints carry it.
+
+        >>> net = nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.ReLU(), nn.Conv2d(8, 4, 1))
+        >>> p = plan(net, torch.zeros(1, 3, 8, 8), OptimalThreshold())
+        >>> PruningPlan.from_json(p.to_json()) == p
+        True
+        """
+        return json.dumps({"format": FORMAT, **dataclasses.asdict(self)}, ensure_ascii=False, allow_nan=False)
+
+    @classmethod
+    def from_json(cls, text: str) -> "PruningPlan":
+        """Read what `to_json` wrote; raise `PlanError` on anything else."""
+        try:
+            fields = json.loads(text)
+            if fields.pop("format") != FORMAT:
+                raise PlanError(f"the plan was written in another format than {FORMAT}: plan again with this version")
+            fields["layers"] = [LayerPlan(**layer) for layer in fields["layers"]]
+            fields["cuts"] = [_cut_from(cut) for cut in fields["cuts"]]
+            fields["folds"] = [Fold(**fold) for fold in fields["folds"]]
+            return cls(**fields)
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise PlanError(f"this is not a pruning plan: {error}. Write one with `plan.save(path)`.") from error
+
+    def save(self, path: str | Path) -> None:
+        """Write the plan to a JSON file, whole or not at all."""
+        write_atomically(Path(path), self.to_json().encode())
+
+    @classmethod
+    def load(cls, path: str | Path) -> "PruningPlan":
+        """Read a plan that `save` wrote."""
+        return cls.from_json(Path(path).read_text(encoding="utf-8"))
+
+
+def plan(
+    model: nn.Module,
+    example: Any,
+    rule: Rule | None = None,
+    *,
+    ignore: Collection[str] = (),
+    round_to: int = 1,
+    max_ratio: float = 1.0,
+) -> PruningPlan:
+    """Decide which channels of `model` can go; nothing is changed yet.
+
+    Args:
+        model: any module with batch norms. Planned as it is; not changed.
+        example: an input of the model: a tensor, a tuple of arguments, or a dict of keyword arguments.
+        rule: which scaling factors are negligible; `OptimalThreshold()` unless given.
+        ignore: layers to leave alone: names, parents' names, or patterns such as `"layer4.*"`.
+        round_to: keep channel counts at multiples of this, where a layer has that many.
+        max_ratio: at most this share of a layer's channels goes.
+
+    >>> net = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Conv2d(4, 2, 1))
+    >>> _ = nn.init.constant_(net[1].weight, 0.5)
+    >>> net[1].weight.data[1] = 1e-6
+    >>> plan(net, torch.zeros(1, 3, 8, 8)).layers[0].kept
+    [0, 2, 3]
+    """
+    limits = _limits(ignore, round_to, max_ratio)
+    inputs = describe(example)
+    rule = OptimalThreshold() if rule is None else rule
+    graph = trace(model, example)
+    weights = Weights(model)
+    gammas = _gammas(graph, model, ignore)
+    thresholds = rule.thresholds(gammas)
+    small = {name: np.abs(weights[_weight(graph, name)]) for name in gammas}
+    negligible = {name: gamma < thresholds.layers[name] for name, gamma in small.items()}
+    ends = [n for n, gamma in small.items() if thresholds.branch is not None and (gamma < thresholds.branch).all()]
+    branches = removable_branches(graph, ends, model)
+    gone = {node.layer for index in branches.nodes if isinstance(node := graph.nodes[index], Affine)}
+    _refuse_dead_layers(small, gone)
+    negligible |= {name: np.ones(len(small[name]), bool) for name in gone if name in small}
+    solution = solve(graph, negligible, branches, weights, limits)
+    return _described(model, graph, rule, thresholds, negligible, gone, solution, weights, inputs)
+
+
+def fingerprint(model: nn.Module) -> str:
+    """A digest of the names and shapes of all tensors of a model: the same for models that a plan fits equally."""
+    shapes = sorted((name, tuple(tensor.shape)) for name, tensor in model.state_dict().items())
+    return hashlib.sha256(repr(shapes).encode()).hexdigest()
+
+
+def _limits(ignore: Collection[str], round_to: int, max_ratio: float) -> Limits:
+    if isinstance(ignore, str):
+        raise PlanError(f'ignore is a list of layer names: write ignore=["{ignore}"]')
+    if round_to < 1:
+        raise PlanError(f"round_to is {round_to}: give a multiple to keep channel counts at, 1 or more")
+    if not 0 <= max_ratio <= 1:
+        raise PlanError(f"max_ratio is {max_ratio}: give the largest share of a layer that may go, from 0 to 1")
+    return Limits(ignore, round_to, max_ratio)
+
+
+def _gammas(graph: ChannelGraph, model: nn.Module, ignore: Collection[str]) -> dict[str, Tensor]:
+    if not graph.batch_norms:
+        raise ModelError(
+            f"{type(model).__name__} has no batch norm with scaling factors on the way from the example to its "
+            f"output: there is nothing to prune by. Put BatchNorm layers after its convolutions and train again."
+        )
+    unknown = [name for name in ignore if not any(is_ignored(tensor, [name]) for tensor in graph.shapes)]
+    if unknown:
+        raise PlanError(f"ignore names {unknown[0]!r}, which is no layer of the model: use a name of named_modules()")
+    parameters = dict(model.named_parameters())
+    used = {n: parameters[_weight(graph, n)].detach() for n in graph.batch_norms if not is_ignored(_weight(graph, n), ignore)}
+    for name, gamma in used.items():
+        if not bool(torch.isfinite(gamma).all()):
+            raise ThresholdError(f"layer {name}: scaling factors are NaN or infinite: the training diverged there")
+    return used
+
+
+def _weight(graph: ChannelGraph, layer: str) -> str:
+    weight = graph.batch_norms[layer].weight
+    assert weight is not None
+    return weight
+
+
+def _refuse_dead_layers(gammas: Mapping[str, NDArray[np.float64]], gone: set[str]) -> None:
+    dead = [name for name, gamma in gammas.items() if not gamma.any() and name not in gone]
+    if dead:
+        raise ThresholdError(
+            f"layer {dead[0]}: all scaling factors are zero and it is no residual branch that could go as a whole, "
+            f'so nothing passes through it. Train with a smaller λ, or leave it alone with ignore=["{dead[0]}"].'
+        )
+
+
+def _described(
+    model: nn.Module,
+    graph: ChannelGraph,
+    rule: Rule,
+    thresholds: Thresholds,
+    negligible: Mapping[str, Flags],
+    gone: set[str],
+    solution: Solution,
+    weights: Weights,
+    inputs: Any,
+) -> PruningPlan:
+    layers = [_layer(graph, name, thresholds, negligible, gone, solution) for name in graph.batch_norms]
+    return PruningPlan(
+        model=type(model).__name__,
+        fingerprint=fingerprint(model),
+        rule=rule.describe(),
+        layers=layers,
+        masked={name: np.flatnonzero(flags).tolist() for name, flags in solution.masked.items() if flags.any()},
+        cuts=cuts(graph, solution),
+        selections=selections(graph, solution),
+        removed=removed_layers(graph, solution),
+        not_in_place=not_in_place(model, solution),
+        folds=folds(graph, solution, weights),
+        frozen=list(dict.fromkeys(str(node) for node in graph.of(Frozen) if not node.expected)),
+        inputs=inputs,
+        outputs=graph.outputs,
+    )
+
+
+def _layer(
+    graph: ChannelGraph,
+    name: str,
+    thresholds: Thresholds,
+    negligible: Mapping[str, Flags],
+    gone: set[str],
+    solution: Solution,
+) -> LayerPlan:
+    writes = graph.batch_norms[name].writes
+    stays = np.zeros(len(writes), bool) if name in gone else solution.live[writes]
+    below = negligible.get(name, np.zeros(len(writes), bool))
+    stuck = int((below & stays).sum())
+    note = "the whole branch goes" if name in gone else f"{stuck} negligible, needed elsewhere" if stuck else ""
+    threshold = thresholds.layers.get(name, 0.0)
+    threshold = 0.0 if np.isinf(threshold) else threshold
+    return LayerPlan(name, len(writes), np.flatnonzero(stays).tolist(), threshold, int(below.sum()), note)
+
+
+def _cut_from(fields: dict[str, Any]) -> Cut:
+    keep = {int(axis): groups for axis, groups in fields["keep"].items()}
+    return Cut(fields["tensor"], tuple(fields["shape"]), keep, fields["groups"])

@@ -1,0 +1,160 @@
+"""Whole residual branches: which can go, and what goes with them.
+
+A branch ends in a batch norm whose output is nothing but an operand of a sum. When it goes, the sum is its other
+operand, and everything that only fed the batch norm goes too.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import nn
+
+from otprune.channels.graph import Affine, Attached, Carry, ChannelGraph, Frozen, Hole, Labels, Mix, Node, Pointwise, Sum
+
+aten = torch.ops.aten
+
+SUMS = frozenset({aten.add.Tensor, aten.add_.Tensor})
+PRODUCTS = frozenset({aten.mul.Tensor, aten.mul_.Tensor})
+
+
+@dataclass(frozen=True)
+class Branches:
+    """What goes: nodes of the graph by index, and for each sum that loses an operand the number of the other one."""
+
+    ends: frozenset[int] = frozenset()
+    nodes: frozenset[int] = frozenset()
+    survivors: dict[int, int] = field(default_factory=dict)
+    in_place: frozenset[nn.Module] = frozenset()
+
+
+def removable_branches(graph: ChannelGraph, layers: Iterable[str], model: nn.Module) -> Branches:
+    """As many as possible of the branches that end in the given batch norms, earlier ones first."""
+    wanted, found = set(layers), Branches()
+    for index, node in enumerate(graph.nodes):
+        if isinstance(node, Affine) and node.layer in wanted and node.selectable:
+            found = _with_branch(graph, found, index, model) or found
+    return found
+
+
+def _with_branch(graph: ChannelGraph, branches: Branches, end: int, model: nn.Module) -> Branches | None:
+    followed = _follow(graph, branches, end)
+    if followed is None:
+        return None
+    survivors, in_place = followed
+    ends = branches.ends | {end}
+    nodes = _upstream(graph, ends, survivors)
+    together = Branches(ends, nodes, survivors, branches.in_place | in_place)
+    return together if _can_vanish(graph, nodes, model) else None
+
+
+def _follow(graph: ChannelGraph, branches: Branches, end: int) -> tuple[dict[int, int], frozenset[nn.Module]] | None:
+    """Follow the zeros from the branch's end to the sums that absorb them; None if anything else reads them."""
+    absent = np.zeros(graph.count, bool)
+    absent[graph.nodes[end].writes] = True  # type: ignore[union-attr]
+    summed = np.zeros(graph.count, bool)
+    survivors, in_place = dict(branches.survivors), set[nn.Module]()
+    for index in range(end + 1, len(graph.nodes)):
+        node = graph.nodes[index]
+        if isinstance(node, Pointwise) and node.writer is not None and _touches(summed, node.operands[0]):
+            if not hasattr(node.writer, "inplace"):
+                return None  # it would write into the operand that is left, which others may read
+            in_place.add(node.writer)
+        if not any(absent[labels].any() for labels in _reads(node)):
+            continue
+        survivor = _survivor(node, absent) if index not in survivors else None
+        if survivor is not None and isinstance(node, Pointwise):
+            survivors[index] = survivor
+            summed[node.writes] = True
+        elif _stays_zero(node, absent):
+            absent[node.writes] = True  # type: ignore[union-attr]
+        else:
+            return None
+    return (survivors, frozenset(in_place)) if len(survivors) > len(branches.survivors) else None
+
+
+def _touches(marked: NDArray[np.bool_], labels: Labels | None) -> bool:
+    return labels is not None and bool(marked[labels].any())
+
+
+def _survivor(node: Node, absent: NDArray[np.bool_]) -> int | None:
+    """The operand of a plain sum that is left when the other one is absent."""
+    if not isinstance(node, Pointwise) or node.func not in SUMS or node.keywords.get("alpha", 1) != 1:
+        return None
+    if len(node.operands) != 2 or not all(node.whole) or any(labels is None for labels in node.operands):
+        return None
+    gone = [absent[labels] for labels in node.labelled]
+    if gone[0].all() and not gone[1].any():
+        return 1
+    return 0 if gone[1].all() and not gone[0].any() else None
+
+
+def _stays_zero(node: Node, absent: NDArray[np.bool_]) -> bool:
+    if isinstance(node, Carry):
+        return node.keeps != "nothing" and bool(absent[node.reads].all())
+    if not isinstance(node, Pointwise):
+        return False
+    if node.func in PRODUCTS and any(absent[labels].all() for labels in node.labelled):
+        return True
+    if len(node.operands) != 1 or not absent[node.labelled[0]].all():
+        return False
+    zero = torch.zeros(1, dtype=torch.float64)
+    arguments = [zero if isinstance(argument, Hole) else argument for argument in node.arguments]
+    return bool((node.func(*arguments, **node.keywords) == 0).all())
+
+
+def _upstream(graph: ChannelGraph, ends: frozenset[int], survivors: dict[int, int]) -> frozenset[int]:
+    """The nodes that only fed what goes."""
+    needed, fed = np.zeros(graph.count, bool), np.zeros(graph.count, bool)
+    gone = set(ends)
+    for index in reversed(range(len(graph.nodes))):
+        node = graph.nodes[index]
+        writes = getattr(node, "writes", None)
+        if writes is not None and index not in gone and fed[writes].any() and not needed[writes].any():
+            gone.add(index)
+        reads = _reads(node)
+        if index in survivors and isinstance(node, Pointwise) and index not in gone:
+            left = node.operands[survivors[index]]
+            assert left is not None
+            needed[left] = True
+            reads = [labels for labels in reads if labels is not left]
+        for labels in reads:
+            (fed if index in gone or index in survivors else needed)[labels] = True
+    return frozenset(gone)
+
+
+def _reads(node: Node) -> list[Labels]:
+    if isinstance(node, Pointwise):
+        return node.labelled
+    if isinstance(node, Mix | Affine | Carry | Sum):
+        return [node.reads]
+    return [node.labels] if isinstance(node, Frozen) else []
+
+
+def _can_vanish(graph: ChannelGraph, nodes: frozenset[int], model: nn.Module) -> bool:
+    """Every layer that goes is a module without children, all of whose parameters go; no shape is read on the way."""
+    inside = [graph.nodes[index] for index in nodes]
+    written = [node.writes for node in inside if not isinstance(node, Frozen | Sum | Attached)]  # type: ignore[union-attr]
+    if np.intersect1d(np.concatenate([labels.reshape(-1) for labels in written]), graph.reshaped).size:
+        return False
+    names = {name for node in inside for name in tensors_of(node)}
+    outside = {name for i, node in enumerate(graph.nodes) if i not in nodes for name in tensors_of(node)}
+    if names & outside:
+        return False
+    return all(_is_leaf(model, name, names) for name in names)
+
+
+def _is_leaf(model: nn.Module, name: str, gone: set[str]) -> bool:
+    path = name.rpartition(".")[0]
+    module = model.get_submodule(path)
+    own = {f"{path}.{key}" if path else key for key, _ in module.named_parameters(recurse=False)}
+    return path != "" and not list(module.children()) and own <= gone
+
+
+def tensors_of(node: Node) -> list[str]:
+    """The parameters and buffers that a layer's node owns."""
+    if isinstance(node, Mix):
+        return [node.weight] if node.bias is None else [node.weight, node.bias]
+    return node.tensors if isinstance(node, Affine) else []

@@ -1,0 +1,99 @@
+"""Which channels are constant once some are zero, and what that constant is. Evaluated by the operators themselves."""
+
+from typing import Any
+
+import numpy as np
+import torch
+
+from otprune.channels.graph import Affine, Carry, ChannelGraph, Hole, Labels, Mix, Pointwise
+from otprune.planning.branches import PRODUCTS, Branches
+from otprune.planning.weights import Array, Weights
+
+UNKNOWN = np.nan
+
+
+def constants(graph: ChannelGraph, start: dict[str, Array], branches: Branches, weights: Weights) -> Array:
+    """The constant that each label carries, or NaN.
+
+    `start` gives for some batch norms the constants of their channels, NaN where they have none: zero for what is
+    masked, and whatever else the caller wants to follow.
+    """
+    values = np.full(graph.count, UNKNOWN)
+    for index, node in enumerate(graph.nodes):
+        if isinstance(node, Affine):
+            values[node.writes] = _affine(node, values, weights)
+            if node.layer in start:
+                given = start[node.layer]
+                values[node.writes] = np.where(np.isnan(given), values[node.writes], given)
+        elif isinstance(node, Pointwise):
+            survivor = branches.survivors.get(index)
+            if survivor is not None:
+                values[node.writes] = values[node.operands[survivor]]
+            else:
+                values[node.writes] = pointwise(node, values)
+        elif isinstance(node, Carry):
+            values[node.writes] = _carry(node, values)
+        elif isinstance(node, Mix):
+            _mix(node, values, weights)
+    return values
+
+
+def pointwise(node: Pointwise, values: Array) -> Array:
+    """The operator itself, run on the constants its operands carry."""
+    result = np.full(len(node.writes), UNKNOWN)
+    labelled = node.labelled
+    known = ~np.isnan(values[labelled[0]])
+    for labels in labelled[1:]:
+        known &= ~np.isnan(values[labels])
+    if len(labelled) == len(node.operands) and known.any():
+        result[known] = _evaluated(node, values, known)
+    if node.func in PRODUCTS:
+        for labels in labelled:
+            result[values[labels] == 0] = 0
+    return result
+
+
+def _evaluated(node: Pointwise, values: Array, known: Labels) -> Array:
+    def filled(argument: Any) -> Any:
+        if not isinstance(argument, Hole):
+            return argument
+        labels = node.operands[argument.operand]
+        return torch.from_numpy(values[labels][known])
+
+    result: Array = node.func(*map(filled, node.arguments), **node.keywords).double().numpy()
+    return result
+
+
+def _affine(node: Affine, values: Array, weights: Weights) -> Array:
+    read = values[node.reads]
+    if node.mean is None or node.var is None or np.isnan(read).all():
+        return np.full(len(read), UNKNOWN)
+    size = len(read)
+    scale = weights.get(node.weight, 1.0, size) / np.sqrt(weights[node.var] + node.eps)
+    return (read - weights[node.mean]) * scale + weights.get(node.bias, 0.0, size)
+
+
+def _carry(node: Carry, values: Array) -> Array:
+    read = values[node.reads]
+    if node.keeps == "constants":
+        return read
+    return np.where(read == 0, 0.0, UNKNOWN) if node.keeps == "zeros" else np.full(len(read), UNKNOWN)
+
+
+def _mix(node: Mix, values: Array, weights: Weights) -> None:
+    """A group that reads nothing but constants writes constants, unless padding makes the border different."""
+    read = values[node.reads]
+    for group in np.flatnonzero(~np.isnan(read).any(axis=1)):
+        writes = node.writes[group]
+        if (read[group] == 0).all() or not (node.padded or node.transposed):
+            bias = weights.get(node.bias, 0.0, node.writes.size).reshape(node.writes.shape)[group]
+            values[writes] = bias + summed_kernel(node, weights)[group] @ read[group]
+
+
+def summed_kernel(node: Mix, weights: Weights) -> Array:
+    """The weight summed over kernel positions, as (group, written, read)."""
+    weight = weights[node.weight]
+    flat = weight.reshape(*weight.shape[:2], -1).sum(axis=2)
+    if node.transposed:
+        return flat.reshape(node.groups, -1, flat.shape[1]).transpose(0, 2, 1)
+    return flat.reshape(node.groups, -1, flat.shape[1])

@@ -1,0 +1,115 @@
+"""A solution as plain data: which indices of which tensors stay, which layers select, go, or take constants."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from torch import nn
+
+from otprune.channels.graph import Affine, Attached, ChannelGraph, Mix
+from otprune.planning.branches import tensors_of
+from otprune.planning.constants import summed_kernel
+from otprune.planning.liveness import Flags
+from otprune.planning.solve import Solution
+from otprune.planning.weights import Weights
+
+
+@dataclass(frozen=True)
+class Cut:
+    """What stays of a tensor: for each of its cut axes a list of indices for every group that stays.
+
+    With one group the indices count along the axis. With several, `groups` says of how many equal blocks axis 0
+    consists; the lists of axis 0 count along the whole axis, those of axis 1 within it, one list a block.
+    """
+
+    tensor: str
+    shape: tuple[int, ...]
+    keep: dict[int, list[list[int]]]
+    groups: int = 1
+
+
+@dataclass(frozen=True)
+class Fold:
+    """A constant that a layer no longer reads, added to a tensor along the channels it writes."""
+
+    tensor: str
+    amounts: list[float]
+
+
+def cuts(graph: ChannelGraph, solution: Solution) -> list[Cut]:
+    """Every tensor that shrinks, once each."""
+    found: dict[str, Cut] = {}
+    for index, node in enumerate(graph.nodes):
+        if index in solution.branches.nodes:
+            continue
+        for cut in _cuts_of(node, graph, solution.live):
+            earlier = found.setdefault(cut.tensor, cut)
+            earlier.keep.update(cut.keep)
+    return list(found.values())
+
+
+def selections(graph: ChannelGraph, solution: Solution) -> dict[str, list[int]]:
+    """For each batch norm that reads only some of the channels that arrive, their positions among those."""
+    found = {}
+    for index, node in enumerate(graph.nodes):
+        if isinstance(node, Affine) and index not in solution.branches.nodes:
+            arriving = solution.live[node.incoming]
+            position = np.cumsum(arriving) - 1
+            picks = position[node.picks[solution.live[node.writes]]]
+            if not np.array_equal(picks, np.arange(arriving.sum())):
+                found[node.layer] = picks.tolist()
+    return found
+
+
+def removed_layers(graph: ChannelGraph, solution: Solution) -> list[str]:
+    """The modules that go with whole branches, in the order they ran."""
+    names = [name for index in sorted(solution.branches.nodes) for name in tensors_of(graph.nodes[index])]
+    return list(dict.fromkeys(name.rpartition(".")[0] for name in names))
+
+
+def not_in_place(model: nn.Module, solution: Solution) -> list[str]:
+    """The modules that must stop writing in place, since a sum before them now hands on its operand itself."""
+    return [name for name, module in model.named_modules() if module in solution.branches.in_place]
+
+
+def folds(graph: ChannelGraph, solution: Solution, weights: Weights) -> list[Fold]:
+    """What each layer loses by not reading constants other than zero."""
+    found = []
+    for index, absorber in solution.absorbers.items():
+        node = graph.nodes[index]
+        assert isinstance(node, Mix)
+        read = np.where(solution.live[node.reads], 0.0, solution.values[node.reads])
+        read = np.where(np.isnan(read), 0.0, read)
+        if index not in solution.branches.nodes and read.any():
+            amounts = absorber.sign * np.einsum("goi,gi->go", summed_kernel(node, weights), read).reshape(-1)
+            found.append(Fold(absorber.name, amounts.tolist()))
+    return found
+
+
+def _cuts_of(node: object, graph: ChannelGraph, live: Flags) -> Iterator[Cut]:
+    if isinstance(node, Mix):
+        if not (live[node.writes].all() and live[node.reads].all()):
+            yield _weight_cut(node, graph, live)
+        if node.bias is not None:
+            yield from _vector_cut(node.bias, 0, graph, live[node.writes.reshape(-1)])
+    elif isinstance(node, Affine):
+        for tensor in node.tensors:
+            yield from _vector_cut(tensor, 0, graph, live[node.writes])
+    elif isinstance(node, Attached) and live[node.labels].any():
+        yield from _vector_cut(node.name, node.axis, graph, live[node.labels])
+
+
+def _vector_cut(tensor: str, axis: int, graph: ChannelGraph, stays: Flags) -> Iterator[Cut]:
+    if not stays.all():
+        yield Cut(tensor, graph.shapes[tensor], {axis: [np.flatnonzero(stays).tolist()]})
+
+
+def _weight_cut(node: Mix, graph: ChannelGraph, live: Flags) -> Cut:
+    rows, columns = (node.reads, node.writes) if node.transposed else (node.writes, node.reads)
+    stay = np.flatnonzero(live[rows].any(axis=1))
+    per_group = rows.shape[1]
+    keep = {
+        0: [(group * per_group + np.flatnonzero(live[rows[group]])).tolist() for group in stay],
+        1: [np.flatnonzero(live[columns[group]]).tolist() for group in stay],
+    }
+    return Cut(node.weight, graph.shapes[node.weight], keep, node.groups)

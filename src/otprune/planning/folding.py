@@ -1,0 +1,59 @@
+"""Where a constant that a layer no longer reads can be put: its bias, or the running mean right after it."""
+
+from collections import Counter
+from dataclasses import dataclass
+
+import numpy as np
+
+from otprune.channels.graph import Affine, Attached, Carry, ChannelGraph, Frozen, Labels, Mix, Pointwise, Sum
+
+
+@dataclass(frozen=True)
+class Absorber:
+    """A tensor along the channels that a layer writes, and the sign with which a constant enters it."""
+
+    name: str
+    sign: int
+
+
+def absorbers(graph: ChannelGraph, *, at_borders: bool = False) -> dict[int, Absorber]:
+    """For each layer (by its node's index) that can lose a constant, what takes it.
+
+    Where the layer pads with zeros a constant is not constant near the border, so it is left out; `at_borders` takes
+    it in all the same, for a repair that may be approximate there.
+    """
+    weights = Counter(node.weight for node in graph.of(Mix))
+    followers = _sole_followers(graph)
+    found = {}
+    for index, node in enumerate(graph.nodes):
+        if not isinstance(node, Mix) or weights[node.weight] > 1:
+            continue
+        if (node.padded or node.transposed) and not at_borders:
+            continue
+        if node.bias is not None:
+            found[index] = Absorber(node.bias, 1)
+        elif (follower := followers.get(node.writes.tobytes())) is not None:
+            found[index] = Absorber(follower, -1)
+    return found
+
+
+def _sole_followers(graph: ChannelGraph) -> dict[bytes, str]:
+    """The running means of batch norms that are the only reader of what they read, by those labels."""
+    readers = np.zeros(graph.count, np.int64)
+    calls = Counter(node.layer for node in graph.of(Affine))
+    for node in graph.nodes:
+        for labels in _all_reads(node):
+            np.add.at(readers, labels, 1)
+    return {
+        node.reads.tobytes(): node.mean
+        for node in graph.of(Affine)
+        if node.mean is not None and calls[node.layer] == 1 and (readers[node.reads] == 1).all()
+    }
+
+
+def _all_reads(node: object) -> list[Labels]:
+    if isinstance(node, Pointwise):
+        return node.labelled
+    if isinstance(node, Mix | Affine | Carry | Sum):
+        return [node.reads.reshape(-1)]
+    return [node.labels] if isinstance(node, Frozen | Attached) else []

@@ -1,0 +1,79 @@
+"""Which channels are read by something that matters. What is not live can go."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from otprune.channels.graph import Affine, ChannelGraph, Frozen, Labels, Mix, Sum
+from otprune.planning.folding import Absorber
+from otprune.planning.weights import Array
+
+Flags = NDArray[np.bool_]
+
+
+def live_channels(
+    graph: ChannelGraph,
+    gone: frozenset[int],
+    classes: Labels,
+    forced: Flags,
+    values: Array,
+    absorbers: dict[int, Absorber],
+) -> Flags:
+    """For every label, whether its channel must stay; `forced` holds the channels that stay in any case.
+
+    A least fixed point: everything is dead until a reader that matters wants it.
+    """
+    live = forced.copy()
+    nodes = [(i, n) for i, n in enumerate(graph.nodes) if isinstance(n, Mix | Affine | Sum) and i not in gone]
+    unwanted = {i: _unwanted(n, i in absorbers, values) for i, n in nodes if not isinstance(n, Affine)}
+    before = -1
+    while before != (before := int(live.sum())):
+        for index, node in reversed(nodes):
+            if isinstance(node, Affine):
+                _through(node, classes, live)
+            else:
+                _wanted(node, unwanted[index], classes, live)
+    return live[classes]
+
+
+def always_live(graph: ChannelGraph, classes: Labels) -> Flags:
+    """The channels that are frozen for a reason of their own, and "no channel" itself."""
+    forced = np.zeros(graph.count, bool)
+    forced[classes[0]] = True
+    frozen = {node.parameter for node in graph.of(Frozen)}
+    for node in graph.nodes:
+        if isinstance(node, Frozen):
+            forced[classes[node.labels]] = True
+        for labels in _labels_of_parameters(node, frozen):
+            forced[classes[labels]] = True
+    return forced
+
+
+def _labels_of_parameters(node: object, names: set[str | None]) -> list[Labels]:
+    if isinstance(node, Mix):
+        wide = [node.reads, node.writes] if node.weight in names else []
+        return wide + ([node.writes] if node.bias is not None and node.bias in names else [])
+    if isinstance(node, Affine):
+        return [node.writes] if names.intersection(node.tensors) else []
+    name = getattr(node, "name", None)
+    return [node.labels] if name is not None and name in names else []  # type: ignore[attr-defined]
+
+
+def _unwanted(node: Mix | Sum, foldable: bool, values: Array) -> Flags:
+    """Constants that need not be read: zeros, and others where what follows absorbs them exactly."""
+    read = values[node.reads]
+    return ~np.isnan(read) if foldable else read == 0
+
+
+def _wanted(node: Mix | Sum, unwanted: Flags, classes: Labels, live: Flags) -> None:
+    if isinstance(node, Sum):
+        live[classes[node.reads[~unwanted]]] = True
+        return
+    busy = live[classes[node.writes]].any(axis=1)
+    live[classes[node.reads[busy][~unwanted[busy]]]] = True
+
+
+def _through(node: Affine, classes: Labels, live: Flags) -> None:
+    read, written = classes[node.reads], classes[node.writes]
+    live[read[live[written]]] = True
+    if not node.selectable:
+        live[written[live[read]]] = True

@@ -1,0 +1,97 @@
+"""The fixed point: what is masked, what that makes constant, what is then dead, what must stay all the same."""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+
+import numpy as np
+from numpy.typing import NDArray
+
+from otprune.channels.graph import Affine, ChannelGraph, Labels
+from otprune.planning.branches import Branches, tensors_of
+from otprune.planning.classes import channel_classes
+from otprune.planning.constants import constants
+from otprune.planning.constraints import unmet
+from otprune.planning.folding import Absorber, absorbers
+from otprune.planning.liveness import always_live, live_channels
+from otprune.planning.weights import Array, Weights
+
+Flags = NDArray[np.bool_]
+
+
+@dataclass(frozen=True, eq=False)
+class Solution:
+    """Which labels stay; which channels of which batch norms are zero; what constants the readers of others lose."""
+
+    live: Flags
+    masked: Mapping[str, Flags]
+    values: Array
+    absorbers: Mapping[int, Absorber]
+    branches: Branches
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What the user asked to keep."""
+
+    ignore: Collection[str] = ()
+    round_to: int = 1
+    max_ratio: float = 1.0
+
+
+def solve(
+    graph: ChannelGraph, negligible: Mapping[str, Flags], branches: Branches, weights: Weights, limits: Limits
+) -> Solution:
+    """Remove as many of the negligible channels as can go exactly; those that cannot are left as they were."""
+    classes = channel_classes(graph, branches)
+    scores = _scores(graph, classes, weights)
+    takers = absorbers(graph)
+    forced = always_live(graph, classes)
+    forced[classes[_kept_by_limits(graph, branches, weights, limits)]] = True
+    masked = dict(negligible)
+    while True:
+        values = constants(graph, {name: np.where(flags, 0.0, np.nan) for name, flags in masked.items()}, branches, weights)
+        live = live_channels(graph, branches.nodes, classes, forced, values, takers)
+        more = unmet(graph, branches.nodes, live, scores, limits.round_to)
+        if more.size:
+            forced[classes[more]] = True
+            continue
+        left = {name: flags & ~live[graph.batch_norms[name].writes] for name, flags in masked.items()}
+        if all(np.array_equal(left[name], masked[name]) for name in masked):
+            return Solution(live, masked, values, takers, branches)
+        masked = left
+
+
+def _scores(graph: ChannelGraph, classes: Labels, weights: Weights) -> Array:
+    """How important each label is: the largest scaling factor that acts on its channel."""
+    scores = np.zeros(graph.count)
+    for node in graph.batch_norms.values():
+        gammas = np.abs(weights[node.weight])  # type: ignore[index]
+        for labels in (node.reads, node.writes):
+            np.maximum.at(scores, classes[labels], gammas)
+    return scores[classes]
+
+
+def _kept_by_limits(graph: ChannelGraph, branches: Branches, weights: Weights, limits: Limits) -> Labels:
+    kept = [np.zeros(0, np.int64)]
+    for index, node in enumerate(graph.nodes):
+        if index in branches.nodes:
+            continue
+        if any(is_ignored(name, limits.ignore) for name in tensors_of(node)):
+            kept += [node.writes.reshape(-1), node.reads.reshape(-1)]  # type: ignore[union-attr]
+        elif isinstance(node, Affine) and node.weight is not None:
+            kept.append(_largest(node, np.abs(weights[node.weight]), limits.max_ratio))
+    return np.concatenate(kept)
+
+
+def _largest(node: Affine, gammas: Array, max_ratio: float) -> Labels:
+    count = len(gammas) - int(np.floor(max_ratio * len(gammas) + 1e-9))
+    return node.writes[np.argsort(-gammas, kind="stable")[:count]]
+
+
+def is_ignored(tensor: str, ignore: Collection[str]) -> bool:
+    """Whether a parameter belongs to one of the named layers: a module's name, its parent's, or a pattern."""
+    path = tensor.rpartition(".")[0]
+    return any(path == name or path.startswith(f"{name}.") or fnmatchcase(path, name) for name in ignore)
+
+

@@ -1,0 +1,49 @@
+"""What a measurement was made with: versions and hardware, for the records of benchmarks."""
+
+import os
+import platform
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+
+def provenance() -> dict[str, Any]:
+    """Versions and hardware as JSON-able data; what is not there is None.
+
+    >>> sorted(provenance())
+    ['cores', 'cpu', 'cuda', 'gpu', 'numpy', 'otprune', 'platform', 'python', 'threads', 'torch']
+    """
+    return {
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "numpy": np.__version__,
+        "otprune": _installed_version("otprune"),
+        "platform": f"{platform.system()} {platform.machine()}",
+        "cpu": _cpu_model(),
+        "cores": _usable_cores(),
+        "threads": torch.get_num_threads(),
+        "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
+        "cuda": torch.version.cuda if torch.cuda.is_available() else None,
+    }
+
+
+def _installed_version(package: str) -> str | None:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def _cpu_model() -> str | None:
+    # Only Linux keeps the model's name in this file, and there platform.processor() tells the architecture alone.
+    cpuinfo = Path("/proc/cpuinfo")
+    lines = cpuinfo.read_text().splitlines() if cpuinfo.exists() else []
+    names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    return next(names, platform.processor() or None)
+
+
+def _usable_cores() -> int | None:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()

@@ -1,0 +1,174 @@
+"""A plan and a model make a smaller model: same classes, same names, smaller tensors. The original is untouched."""
+
+import copy
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.modules.conv import _ConvNd, _ConvTransposeNd
+
+from otprune.abstract import Watcher, refuse_wrapped, watch
+from otprune.absent import Removed
+from otprune.channels.rules.shaping import SELECTION
+from otprune.errors import ModelError, OtpruneError, PlanError, VerificationError
+from otprune.inputs import describe, make
+from otprune.plan import PruningPlan, fingerprint
+from otprune.planning.cuts import Cut
+
+PLANS = "otprune_plans"
+
+
+def prune(model: nn.Module, plan: PruningPlan) -> nn.Module:
+    """Return a smaller model that computes what `model` computes with the plan's channels masked.
+
+    `model` is untouched. The result is run once without computing before it is handed back; where it does not run,
+    because the model's own code counts on the old sizes, the error names the line.
+
+    >>> import otprune as ot
+    >>> net = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Conv2d(4, 2, 1))
+    >>> net[1].weight.data[1] = 1e-6
+    >>> small = prune(net, ot.plan(net, torch.zeros(1, 3, 8, 8)))
+    >>> small[0].weight.shape
+    torch.Size([3, 3, 3, 3])
+    """
+    small = apply(model, plan)
+    _require_same_outputs(small, plan)
+    return small
+
+
+def apply(model: nn.Module, plan: PruningPlan) -> nn.Module:
+    """Do the surgery alone: cut tensors, resize layers, put in selections, take out branches."""
+    refuse_wrapped(model)
+    _require_fit(model, plan)
+    small: nn.Module = copy.deepcopy(model, _smaller_tensors(model, plan))
+    for name in plan.removed:
+        small.set_submodule(name, Removed())
+    for cut in plan.cuts:
+        _resize(small.get_submodule(cut.tensor.rpartition(".")[0]), cut)
+    for name, module in small.named_modules():
+        _select(module, plan.selections.get(name))
+    for name in plan.not_in_place:
+        small.get_submodule(name).inplace = False  # type: ignore[assignment]
+    setattr(small, PLANS, (*plans_of(model), plan))
+    return small
+
+
+def plans_of(model: nn.Module) -> tuple[PruningPlan, ...]:
+    """The plans that made a pruned model from its original, first to last."""
+    found: tuple[PruningPlan, ...] = getattr(model, PLANS, ())
+    return found
+
+
+def select_channels(module: nn.Module, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Forward pre-hook of a batch norm that reads only some of the channels that arrive."""
+    return inputs[0].index_select(1, getattr(module, SELECTION)), *inputs[1:]
+
+
+def _require_fit(model: nn.Module, plan: PruningPlan) -> None:
+    if fingerprint(model) == plan.fingerprint:
+        return
+    tensors = model.state_dict()
+    for cut in plan.cuts:
+        found = tuple(tensors[cut.tensor].shape) if cut.tensor in tensors else None
+        if found != cut.shape:
+            have = "is not in the model" if found is None else f"has shape {found}"
+            raise PlanError(
+                f"the plan was made for another model ({plan.model}): it expects {cut.tensor} of shape {cut.shape}, "
+                f"which {have}. Make a new plan for this {type(model).__name__}."
+            )
+    raise PlanError(
+        f"the plan was made for another model ({plan.model}): tensors differ in name or shape. "
+        f"Make a new plan for this {type(model).__name__}."
+    )
+
+
+def _smaller_tensors(model: nn.Module, plan: PruningPlan) -> dict[int, Any]:
+    """What `deepcopy` is to put in place of each tensor that shrinks, goes, or takes a constant."""
+    cuts = {cut.tensor: cut for cut in plan.cuts}
+    folds = {fold.tensor: fold.amounts for fold in plan.folds}
+    memo: dict[int, Any] = {}
+    for name, tensor in [*model.named_parameters(), *model.named_buffers()]:
+        smaller = tensor.detach()
+        if name in folds:
+            smaller = (smaller.double() + torch.tensor(folds[name], dtype=torch.float64, device=smaller.device)).to(tensor.dtype)
+        if name in cuts:
+            smaller = cut_tensor(smaller, cuts[name])
+        elif name.rpartition(".")[0] in plan.removed:
+            smaller = smaller.new_empty(0)
+        if smaller.shape != tensor.shape or name in folds:
+            memo[id(tensor)] = _same_kind(smaller, tensor)
+    return memo
+
+
+def _same_kind(smaller: Tensor, tensor: Tensor) -> Tensor:
+    return nn.Parameter(smaller, tensor.requires_grad) if isinstance(tensor, nn.Parameter) else smaller
+
+
+def cut_tensor(tensor: Tensor, cut: Cut) -> Tensor:
+    """The part of a tensor that stays, in memory of its own.
+
+    >>> cut_tensor(torch.arange(4), Cut("bias", (4,), {0: [[1, 3]]}))
+    tensor([1, 3])
+    """
+    if cut.groups > 1:
+        rows, columns = cut.keep[0], cut.keep[1]
+        blocks = [_picked(_picked(tensor, 0, r), 1, c) for r, c in zip(rows, columns, strict=True)]
+        return torch.cat(blocks)
+    for axis, lists in cut.keep.items():
+        if len(lists[0]) < tensor.shape[axis]:
+            tensor = _picked(tensor, axis, lists[0])
+    return tensor
+
+
+def _picked(tensor: Tensor, axis: int, indices: list[int]) -> Tensor:
+    return tensor.index_select(axis, torch.tensor(indices, device=tensor.device))
+
+
+def _resize(module: nn.Module, cut: Cut) -> None:
+    """Bring a layer's own record of its sizes in line with its tensors."""
+    if isinstance(module, _ConvNd):
+        if cut.groups > 1:
+            module.groups = len(cut.keep[0])
+        rows, columns = module.weight.shape[0], module.weight.shape[1] * module.groups
+        transposed = isinstance(module, _ConvTransposeNd)
+        module.in_channels, module.out_channels = (rows, columns) if transposed else (columns, rows)
+    elif isinstance(module, nn.Linear):
+        module.out_features, module.in_features = module.weight.shape
+    elif hasattr(module, "num_features"):
+        module.num_features = sum(len(indices) for indices in cut.keep[0])
+
+
+def _select(module: nn.Module, positions: list[int] | None) -> None:
+    """Give a batch norm the selection it needs, or take away one it no longer needs."""
+    hooks = module._forward_pre_hooks
+    for key in [key for key, hook in hooks.items() if hook is select_channels]:
+        del hooks[key]
+        delattr(module, SELECTION)
+    if positions is not None:
+        device = next(iter(module.state_dict().values())).device
+        module.register_buffer(SELECTION, torch.tensor(positions, device=device), persistent=False)
+        module.register_forward_pre_hook(select_channels)
+
+
+class _Silent(Watcher):
+    def seen(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> None:
+        pass
+
+
+def _require_same_outputs(small: nn.Module, plan: PruningPlan) -> None:
+    device = next(small.parameters()).device
+    example = make(plan.inputs, device, torch.Generator().manual_seed(0))
+    try:
+        _, out = watch(small, example, lambda: _Silent(small), training=True)
+    except ModelError:
+        raise
+    except OtpruneError as error:
+        raise VerificationError(
+            f"the pruned model does not run: {error} If that line counts on a fixed number of channels, compute it "
+            f"from the tensor's own shape, or leave the layers around it alone with ignore=[...]."
+        ) from error
+    if describe(out) != plan.outputs:
+        raise VerificationError(
+            f"the pruned model's output has other shapes, {describe(out)} instead of {plan.outputs}: please report "
+            f"this model, and leave the layers near its output alone with ignore=[...]"
+        )

@@ -1,0 +1,143 @@
+"""Is the pruned model the masked original?"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils import _pytree as pytree
+
+from otprune.abstract import arguments
+from otprune.errors import VerificationError
+from otprune.plan import PruningPlan
+from otprune.substitute import substituted
+
+DIVERGED = 1e-6
+
+
+@dataclass(frozen=True)
+class Verification:
+    """The largest difference between the outputs, which output it is in, and how far the outputs reach at all.
+
+    `first_layer` is the first batch norm whose remaining channels differ by more than rounding, if any does.
+    """
+
+    error: float
+    where: str
+    scale: float
+    first_layer: str | None
+
+    @property
+    def relative(self) -> float:
+        """The error as a share of the largest output."""
+        return self.error / self.scale
+
+    def __str__(self) -> str:
+        layer = f", first in layer {self.first_layer}" if self.first_layer else ""
+        return f"largest error {self.error:.3g} of {self.scale:.3g} in {self.where}{layer}"
+
+
+def verify(model: nn.Module, small: nn.Module, plan: PruningPlan, inputs: Any) -> Verification:
+    """Compare a pruned model with the original whose dropped channels are masked, on given inputs, in evaluation mode.
+
+    Neither model is changed. Raises where the comparison would prove nothing: outputs that do not depend on the
+    inputs, or are not finite.
+
+    >>> import otprune as ot
+    >>> net = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Conv2d(4, 2, 1)).double()
+    >>> net[1].weight.data[1] = 1e-6
+    >>> x = torch.randn(1, 3, 8, 8).double()
+    >>> p = ot.plan(net, x)
+    >>> verify(net, ot.prune(net, p), p, x).error < 1e-12
+    True
+    """
+    kept = {layer.name: layer.kept for layer in plan.layers}
+    masks = masked_parameters(model, plan)
+    expected, layers = _run(model, masks, inputs, kept)
+    found, layers_found = _run(small, {}, inputs, {})
+    moved, _ = _run(model, masks, pytree.tree_map_only(Tensor, _other_values, inputs), {})
+    error, where = _largest(expected, found)
+    scale = max((float(t.abs().max()) for t in expected.values()), default=0.0)
+    if not torch.tensor(error).isfinite() or scale == 0:
+        raise VerificationError(f"the outputs are not finite or all zero in {where}: nothing can be compared")
+    if _largest(expected, moved)[0] == 0:
+        raise VerificationError("the masked model's outputs do not depend on its inputs: the comparison proves nothing")
+    differing = (name for name, value in layers.items() if _differs(value, layers_found.get(name)))
+    return Verification(error, where, scale, next(differing, None))
+
+
+def masked_parameters(model: nn.Module, plan: PruningPlan) -> dict[str, Tensor]:
+    """The batch norms' tensors with the plan's channels zeroed, by name."""
+    tensors = dict(model.named_parameters())
+    masks = {}
+    for layer, channels in plan.masked.items():
+        for kind in ("weight", "bias"):
+            name = f"{layer}.{kind}" if layer else kind
+            if name in tensors:
+                masks[name] = tensors[name].detach().clone()
+                masks[name][channels] = 0
+    return masks
+
+
+def _run(
+    model: nn.Module, masks: dict[str, Tensor], inputs: Any, kept: dict[str, list[int]]
+) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+    """The model's outputs by path, and those of its batch norms by layer, restricted to the channels kept."""
+    layers: dict[str, Tensor] = {}
+    args, kwargs = arguments(inputs)
+    with torch.no_grad(), _evaluating(model), _recording(model, layers, kept), substituted(model, masks):
+        out = model(*args, **kwargs)
+    leaves, _ = pytree.tree_flatten_with_path(out)
+    outputs = {f"output{pytree.keystr(path)}": t.detach() for path, t in leaves if isinstance(t, Tensor)}
+    return outputs, layers
+
+
+@contextmanager
+def _evaluating(model: nn.Module) -> Iterator[None]:
+    before = [(module, module.training) for module in model.modules()]
+    model.eval()
+    try:
+        yield
+    finally:
+        for module, flag in before:
+            module.training = flag
+
+
+@contextmanager
+def _recording(model: nn.Module, layers: dict[str, Tensor], kept: dict[str, list[int]]) -> Iterator[None]:
+    def recorder(name: str) -> Any:
+        def record(module: nn.Module, inputs: Any, out: Tensor) -> None:
+            layers.setdefault(name, out[:, kept[name]].clone() if name in kept else out.clone())
+
+        return record
+
+    norms = [(n, m) for n, m in model.named_modules() if isinstance(m, nn.modules.batchnorm._BatchNorm)]
+    handles = [module.register_forward_hook(recorder(name)) for name, module in norms]
+    try:
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+def _largest(left: dict[str, Tensor], right: dict[str, Tensor]) -> tuple[float, str]:
+    largest, where = -1.0, "no output"
+    for name, value in left.items():
+        if name not in right or right[name].shape != value.shape:
+            raise VerificationError(f"{name} has another shape, or is missing, in the pruned model")
+        error = float((value.double() - right[name].double()).abs().max()) if value.numel() else 0.0
+        if not error <= largest:
+            largest, where = error, name
+    return largest, where
+
+
+def _differs(expected: Tensor, found: Tensor | None) -> bool:
+    if found is None or expected.shape != found.shape or expected.numel() == 0:
+        return False
+    return bool((expected - found).abs().max() > DIVERGED * expected.abs().max())
+
+
+def _other_values(tensor: Tensor) -> Tensor:
+    return torch.randn_like(tensor) if tensor.is_floating_point() else tensor

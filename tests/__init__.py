@@ -1,0 +1,1 @@
+"""Tests of otprune, and the random networks they draw."""

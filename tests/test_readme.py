@@ -1,0 +1,46 @@
+"""The README's numbers are those of the records, and its code runs as it stands there."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+import torch
+
+from otprune.models import digits_net
+from tools.readme_tables import BEGIN, END, ROOT, filled
+
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def test_results_are_up_to_date_with_the_records() -> None:
+    assert filled(README, ROOT / "results") == README
+
+
+def test_results_follow_the_records(tmp_path: Path) -> None:
+    record = json.loads((ROOT / "results" / "demo.json").read_text(encoding="utf-8"))
+    record["results"]["rows"][0]["flops"] = 123_456_789
+    (tmp_path / "demo.json").write_text(json.dumps(record), encoding="utf-8")
+    assert "123,456,789" in filled(README, tmp_path)
+
+
+def test_a_readme_without_its_marks_is_refused() -> None:
+    with pytest.raises(SystemExit, match="marks"):
+        filled(README.replace(BEGIN, "").replace(END, ""), ROOT / "results")
+
+
+def test_the_code_runs_as_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    code = re.findall(r"```python\n(.*?)```", README, flags=re.DOTALL)
+    model = digits_net()
+    names = {
+        "model": model,
+        "optimizer": torch.optim.SGD(model.parameters(), lr=0.1),
+        "example": torch.randn(1, 1, 8, 8),
+        "loader": [torch.randn(8, 1, 8, 8)],
+        "MyNet": digits_net,
+    }
+    assert len(code) == 1
+    exec(code[0], names)
+    assert (tmp_path / "small.safetensors").exists()
+    assert type(names["small"]) is type(model)

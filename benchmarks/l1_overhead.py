@@ -5,8 +5,6 @@ python benchmarks/l1_overhead.py --device cuda --batch 64 --image-size 224 --ste
 """
 
 import argparse
-import json
-import math
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -14,10 +12,10 @@ from statistics import median
 from typing import Any
 
 import torch
+from measuring import in_turn, interval_of_median, write_record
 from torch import nn
 from torchvision.models import resnet50
 
-from otprune.provenance import provenance
 from otprune.sparsity import L1Penalty
 
 LIMIT = 1.02
@@ -29,16 +27,7 @@ def main() -> None:
     options = parse_options()
     results = measure(options)
     print(table(results))
-    if options.json:
-        record = {
-            "benchmark": "l1_overhead",
-            "configuration": {name: value for name, value in vars(options).items() if name not in ("json", "seed")},
-            "seed": options.seed,
-            "results": results,
-            "provenance": provenance(),
-        }
-        options.json.parent.mkdir(parents=True, exist_ok=True)
-        options.json.write_text(json.dumps(record, indent=2, ensure_ascii=False) + "\n")
+    write_record("l1_overhead", options, results)
 
 
 def parse_options() -> argparse.Namespace:
@@ -75,7 +64,9 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
     for _ in range(WARM_UP_STEPS):
         step()
         penalized_step()
-    pairs = [timed_pair(step, penalized_step, options.device, plain_first=i % 2 == 0) for i in range(options.steps)]
+    pairs = in_turn(
+        lambda: seconds(step, options.device), lambda: seconds(penalized_step, options.device), options.steps
+    )
     hooks = [seconds(lambda: penalty._penalize(optimizer), options.device) for _ in range(options.steps)]
     ratios = [penalized / plain for plain, penalized in pairs]
     return {
@@ -87,23 +78,6 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
         "hook_alone_s": median(hooks),
         "pairs_s": pairs,
     }
-
-
-def interval_of_median(values: list[float]) -> tuple[float, float]:
-    """Bounds of the median at about 95 %, by rank, so that a noisy machine shows as a wide interval."""
-    ordered, half_width = sorted(values), 0.98 * math.sqrt(len(values))
-    lowest = max(0, math.floor(len(values) / 2 - half_width))
-    return ordered[lowest], ordered[-1 - lowest]
-
-
-def timed_pair(
-    plain: Callable[[], None], penalized: Callable[[], None], device: str, plain_first: bool
-) -> tuple[float, float]:
-    """Seconds of one step of each kind; the order alternates, so that neither gains from coming second."""
-    if plain_first:
-        return seconds(plain, device), seconds(penalized, device)
-    penalized_seconds = seconds(penalized, device)
-    return seconds(plain, device), penalized_seconds
 
 
 def seconds(action: Callable[[], None], device: str) -> float:

@@ -3,8 +3,8 @@
 python -m tests.fuzz --count 5000 --seed 0 --json results/fuzz.json
 
 Network i of seed s is drawn by `random.Random(s * 1_000_000 + i)`. The record is written every 50 networks. A run that
-was broken off goes on from its record if that has the same seed, the same code and the same machine; otherwise it starts
-afresh, because a record that mixes two versions of the code says nothing about either.
+was broken off goes on from its record if that has the same seed, the same code and the same machine; otherwise it
+starts afresh, because a record that mixes two versions of the code says nothing about either.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import time
 import traceback
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -40,7 +40,7 @@ WRITE_EVERY = 50
 class Result(NamedTuple):
     """What became of one network: an outcome, or the traceback of what went wrong."""
 
-    index: int
+    number: int
     spec: Spec
     mask: dict[str, list[int]]
     outcome: Outcome | None
@@ -73,7 +73,7 @@ class Record:
             self._add_outcome(result.outcome)
         if result.problem is not None:
             self.failures.append(
-                {"index": result.index, "spec": result.spec.to_json(), "mask": result.mask, "problem": result.problem}
+                {"number": result.number, "spec": result.spec.to_json(), "mask": result.mask, "problem": result.problem}
             )
 
     def _add_outcome(self, outcome: Outcome) -> None:
@@ -91,9 +91,8 @@ class Record:
 
     def write(self, path: Path) -> None:
         """Write the record whole or not at all, the most frequent reasons and patterns first."""
-        data = asdict(self)
-        for name in ("frozen_reasons", "patterns"):
-            data[name] = dict(Counter(data[name]).most_common())
+        counters = {"frozen_reasons": self.frozen_reasons, "patterns": self.patterns}
+        data = vars(self) | {name: dict(counter.most_common()) for name, counter in counters.items()}
         path.parent.mkdir(parents=True, exist_ok=True)
         write_atomically(path, (json.dumps(data, indent=2, ensure_ascii=False) + "\n").encode())
 
@@ -101,8 +100,9 @@ class Record:
     def read(path: Path) -> Record:
         """The record that `write` wrote."""
         data = json.loads(path.read_bytes())
-        counters = {name: Counter(data.pop(name)) for name in ("frozen_reasons", "patterns")}
-        return Record(**data, **counters)
+        for name in ("frozen_reasons", "patterns"):
+            data[name] = Counter(data[name])
+        return Record(**data)
 
 
 def main() -> None:
@@ -163,7 +163,7 @@ def accumulate(record: Record, results: Iterable[Result], path: Path) -> None:
         record.add(result)
         record.seconds = before + time.perf_counter() - begin
         if result.problem is not None:
-            print(f"network {result.index} failed: {result.problem.splitlines()[-1]}", flush=True)
+            print(f"network {result.number} failed: {result.problem.splitlines()[-1]}", flush=True)
         if record.networks % WRITE_EVERY == 0:
             record.write(path)
             print(summary(record), flush=True)

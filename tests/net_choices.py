@@ -72,4 +72,9 @@ class DrawnChoices:
         return self._draw(st.booleans())
 
     def together(self, decide: Callable[[Choices], T]) -> T:
-        return self._draw(st.composite(lambda draw: decide(DrawnChoices(draw)))())
+        return self._draw(_decided(decide))
+
+
+@st.composite
+def _decided(draw: st.DrawFn, decide: Callable[[Choices], T]) -> T:
+    return decide(DrawnChoices(draw))

@@ -31,7 +31,7 @@ def test_counts(tmp_path: Path) -> None:
     assert (record.bn_channels, record.masked, record.removed) == (17, 6, 4)
     assert record.largest_error == 1e-12
     assert record.frozen_reasons == {"softmax": 2, "output": 1}
-    assert [failure["index"] for failure in record.failures] == [2, 3]
+    assert [failure["number"] for failure in record.failures] == [2, 3]
     assert sum(record.patterns.values()) > 0
 
 

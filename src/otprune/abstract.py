@@ -39,7 +39,7 @@ class Watcher(TorchDispatchMode):
     """Sees every ATen operator of one run; subclasses look at them in `seen`."""
 
     def __init__(self, model: nn.Module) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.model = model
         self.names: Mapping[int, str] = MappingProxyType({})
         self._constants: dict[int, tuple[Tensor, Tensor]] = {}
@@ -65,14 +65,15 @@ class Watcher(TorchDispatchMode):
 
     def _on_one_device(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Tensors the model made itself are real; beside a meta tensor they must be meta too."""
-        devices = {t.device.type for t in pytree.tree_leaves((args, kwargs)) if isinstance(t, Tensor)}
-        if len(devices) < 2 or "meta" not in devices:
+        tensors = [t for t in (*args, *kwargs.values()) if isinstance(t, Tensor)]
+        tensors += [t for a in args if isinstance(a, list | tuple) for t in a if isinstance(t, Tensor)]
+        if not any(t.is_meta for t in tensors) or all(t.is_meta for t in tensors):
             return args, kwargs
         converted: tuple[tuple[Any, ...], dict[str, Any]] = pytree.tree_map_only(Tensor, self._as_meta, (args, kwargs))
         return converted
 
     def _as_meta(self, tensor: Tensor) -> Tensor:
-        if tensor.device.type == "meta":
+        if tensor.is_meta:
             return tensor
         if id(tensor) not in self._constants:
             self._constants[id(tensor)] = (tensor, torch.empty_like(tensor, device="meta"))
@@ -174,7 +175,7 @@ def _modes(model: nn.Module, training: bool) -> Iterator[None]:
 
 
 def _is_abstract_batch_norm(func: Any, args: tuple[Any, ...]) -> bool:
-    return func in BATCH_NORMS and args[0].device.type == "meta"
+    return func in BATCH_NORMS and args[0].is_meta
 
 
 def _shape_of_batch_norm(args: tuple[Any, ...]) -> tuple[Tensor, ...]:

@@ -116,15 +116,22 @@ def _pruned(model: nn.Module, plan: PruningPlan, metadata: dict[str, str], path:
 
 def _fill(model: nn.Module, tensors: dict[str, Tensor], path: Path) -> None:
     own = model.state_dict()
-    shared = {name for name in own if name not in _without_repeats(model)}
-    missing = [name for name in own if name not in tensors and name not in shared]
-    foreign = [name for name in tensors if name not in own]
-    wrong = [n for n, t in tensors.items() if n in own and t.shape != own[n].shape]
-    if missing or foreign or wrong:
-        what = f"has no {missing[0]}" if missing else f"has an unknown {foreign[0]}" if foreign else _shapes(own, tensors, wrong[0])
-        raise CheckpointError(f"{path}: does not match {type(model).__name__}: it {what}. Build the model it was saved from.")
+    shared = set(own) - set(_without_repeats(model))
+    mismatch = _mismatch(own, shared, tensors)
+    if mismatch is not None:
+        raise CheckpointError(
+            f"{path}: does not match {type(model).__name__}: it {mismatch}. Build the model it was saved from."
+        )
     model.load_state_dict(tensors, strict=not shared)
 
 
-def _shapes(own: dict[str, Tensor], tensors: dict[str, Tensor], name: str) -> str:
-    return f"has {name} of shape {tuple(tensors[name].shape)} where the model has {tuple(own[name].shape)}"
+def _mismatch(own: dict[str, Tensor], shared: set[str], tensors: dict[str, Tensor]) -> str | None:
+    for name in own:
+        if name not in tensors and name not in shared:
+            return f"has no {name}"
+    for name, tensor in tensors.items():
+        if name not in own:
+            return f"has a {name} that the model does not know"
+        if tensor.shape != own[name].shape:
+            return f"has {name} of shape {tuple(tensor.shape)} where the model has {tuple(own[name].shape)}"
+    return None

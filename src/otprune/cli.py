@@ -1,18 +1,19 @@
 """The command line. Thin: parse, call, print; each verb is a function whose signature is its flags."""
 
-from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.console import Console
 
+from otprune import __version__
+
 app = typer.Typer(no_args_is_help=True, add_completion=False, rich_markup_mode="markdown")
 
 
 def _print_version(wanted: bool) -> None:
     if wanted:
-        typer.echo(f"otprune {version('otprune')}")
+        typer.echo(f"otprune {__version__}")
         raise typer.Exit
 
 
@@ -32,12 +33,13 @@ def demo(
 ) -> None:
     """Train, prune and fine-tune a classifier of hand-written digits, in about a minute and without a download."""
     try:
-        from otprune import demo as digits_demo
+        from otprune import demo as digits
+        from otprune.demo_screen import Screen
     except ModuleNotFoundError as missing:
         if missing.name != "sklearn":
             raise
         typer.echo("The demo's images come with scikit-learn: pip install 'otprune[demo]'", err=True)
         raise typer.Exit(1) from missing
-    record = digits_demo.run(digits_demo.Settings(seed=seed), digits_demo.Screen(Console()))
+    record = digits.run(digits.Settings(seed=seed), Screen(Console()))
     if json is not None:
-        digits_demo.write(record, json)
+        digits.write(record, json)

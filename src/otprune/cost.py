@@ -244,7 +244,7 @@ def cost(model: nn.Module, example: Any) -> Cost:
     return Cost(tuple(_layers(model, counter.work, images)), tuple(sorted(counter.uncounted)))
 
 
-class _Counter(Watcher):  # type: ignore[no-untyped-call]  # torch leaves __init_subclass__ untyped
+class _Counter(Watcher):
     """Adds up the work of each operator under the name of the layer that it belongs to."""
 
     def __init__(self, model: nn.Module, running: list[str]) -> None:

@@ -93,7 +93,7 @@ def _progress(console: Console) -> Progress:
 
 
 def _table(rows: Iterable[Row], latency_batch: int) -> Table:
-    table = Table(caption=f"accuracy on the test images; latency: median on this CPU, {latency_batch} images at once")
+    table = Table(caption=f"accuracy on the test images; latency: CPU median, {latency_batch} images on one thread")
     table.add_column("")
     for title in ("accuracy", "parameters", "FLOPs", "MACs", "latency"):
         table.add_column(title, justify="right")

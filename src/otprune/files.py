@@ -1,6 +1,5 @@
 """Files that are written whole or not at all."""
 
-import contextlib
 import os
 import tempfile
 from pathlib import Path
@@ -20,8 +19,7 @@ def write_atomically(path: Path, content: bytes) -> None:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
-        os.replace(temporary, path)
+        Path(temporary).replace(path)
     except BaseException:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(temporary)
+        Path(temporary).unlink(missing_ok=True)
         raise

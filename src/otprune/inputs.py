@@ -1,5 +1,6 @@
 """Example inputs as data: what shapes a model was planned with, and tensors made anew from that."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -25,6 +26,23 @@ def describe(example: Any) -> Any:
     if isinstance(example, _PLAIN):
         return example
     raise PlanError(f"the example holds a {type(example).__name__}: use tensors, numbers, lists, tuples and dicts")
+
+
+def tensors_in(value: Any) -> list[Tensor]:
+    """Every tensor inside an output: in lists, dicts, dataclasses and other objects that hold them as attributes.
+
+    >>> len(tensors_in({"logits": torch.zeros(1), "features": (torch.zeros(1), 3)}))
+    2
+    """
+    if isinstance(value, Tensor):
+        return [value]
+    if isinstance(value, Mapping):
+        return [tensor for item in value.values() for tensor in tensors_in(item)]
+    if isinstance(value, list | tuple):
+        return [tensor for item in value for tensor in tensors_in(item)]
+    if isinstance(value, torch.nn.Module) or not hasattr(value, "__dict__"):
+        return []
+    return [tensor for item in vars(value).values() for tensor in tensors_in(item)]
 
 
 def make(description: Any, device: torch.device, generator: torch.Generator) -> Any:

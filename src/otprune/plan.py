@@ -57,7 +57,7 @@ class PruningPlan:
     folds: list[Fold]
     frozen: list[str]
     inputs: Any
-    outputs: Any
+    outputs: list[list[int]]
 
     def __str__(self) -> str:
         rows = [(p.name, p.channels, len(p.kept), f"{p.threshold:.3g}", p.note) for p in self.layers]
@@ -168,7 +168,8 @@ def _gammas(graph: ChannelGraph, model: nn.Module, ignore: Collection[str]) -> d
     if unknown:
         raise PlanError(f"ignore names {unknown[0]!r}, which is no layer of the model: use a name of named_modules()")
     parameters = dict(model.named_parameters())
-    used = {n: parameters[_weight(graph, n)].detach() for n in graph.batch_norms if not is_ignored(_weight(graph, n), ignore)}
+    weights = {name: _weight(graph, name) for name in graph.batch_norms}
+    used = {name: parameters[w].detach() for name, w in weights.items() if not is_ignored(w, ignore)}
     for name, gamma in used.items():
         if not bool(torch.isfinite(gamma).all()):
             raise ThresholdError(f"layer {name}: scaling factors are NaN or infinite: the training diverged there")
@@ -238,5 +239,5 @@ def _layer(
 
 
 def _cut_from(fields: dict[str, Any]) -> Cut:
-    keep = {int(axis): groups for axis, groups in fields["keep"].items()}
+    keep = {int(axis): indices for axis, indices in fields["keep"].items()}
     return Cut(fields["tensor"], tuple(fields["shape"]), keep, fields["groups"])

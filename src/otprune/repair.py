@@ -129,20 +129,18 @@ def _shifts(graph: ChannelGraph, plan: PruningPlan, weights: Weights) -> dict[st
 
 def _no_longer_read(node: Mix, cut: Cut, values: Array) -> Array:
     """The constants on inputs that the cut took from a layer, zero elsewhere, as (group, read)."""
-    axis = 0 if node.transposed else 1
     stays = np.zeros(node.reads.shape, bool)
-    if axis == 0:
-        stays.reshape(-1)[[index for indices in cut.keep[0] for index in indices]] = True
+    if node.transposed:
+        stays.reshape(-1)[cut.keep[0]] = True
     else:
-        rows = node.writes.shape[1]
-        for row_indices, indices in zip(cut.keep[0], cut.keep[1], strict=True):
-            stays[row_indices[0] // rows, indices] = True
+        groups = np.unique(np.array(cut.keep[0]) // node.writes.shape[1])
+        stays[groups[:, None], np.array(cut.keep[1]).reshape(len(groups), -1)] = True
     lost = np.where(stays, 0.0, values[node.reads])
     return np.where(np.isnan(lost), 0.0, lost)
 
 
 def _add(tensor: Tensor, amounts: Array, cut: Cut | None) -> None:
     if cut is not None:
-        amounts = amounts[cut.keep[0][0]]
+        amounts = amounts[cut.keep[0]]
     with torch.no_grad():
         tensor += torch.from_numpy(amounts).to(tensor.device, tensor.dtype)

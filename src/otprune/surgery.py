@@ -7,11 +7,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.conv import _ConvNd, _ConvTransposeNd
 
-from otprune.abstract import Watcher, refuse_wrapped, watch
 from otprune.absent import Removed
+from otprune.abstract import Watcher, refuse_wrapped, watch
 from otprune.channels.rules.shaping import SELECTION
 from otprune.errors import ModelError, OtpruneError, PlanError, VerificationError
-from otprune.inputs import describe, make
+from otprune.inputs import make, tensors_in
 from otprune.plan import PruningPlan, fingerprint
 from otprune.planning.cuts import Cut
 
@@ -90,7 +90,8 @@ def _smaller_tensors(model: nn.Module, plan: PruningPlan) -> dict[int, Any]:
     for name, tensor in [*model.named_parameters(), *model.named_buffers()]:
         smaller = tensor.detach()
         if name in folds:
-            smaller = (smaller.double() + torch.tensor(folds[name], dtype=torch.float64, device=smaller.device)).to(tensor.dtype)
+            amounts = torch.tensor(folds[name], dtype=torch.float64, device=smaller.device)
+            smaller = (smaller.double() + amounts).to(tensor.dtype)
         if name in cuts:
             smaller = cut_tensor(smaller, cuts[name])
         elif name.rpartition(".")[0] in plan.removed:
@@ -107,35 +108,38 @@ def _same_kind(smaller: Tensor, tensor: Tensor) -> Tensor:
 def cut_tensor(tensor: Tensor, cut: Cut) -> Tensor:
     """The part of a tensor that stays, in memory of its own.
 
-    >>> cut_tensor(torch.arange(4), Cut("bias", (4,), {0: [[1, 3]]}))
+    >>> cut_tensor(torch.arange(4), Cut("bias", (4,), {0: [1, 3]}))
     tensor([1, 3])
     """
-    if cut.groups > 1:
-        rows, columns = cut.keep[0], cut.keep[1]
-        blocks = [_picked(_picked(tensor, 0, r), 1, c) for r, c in zip(rows, columns, strict=True)]
-        return torch.cat(blocks)
-    for axis, lists in cut.keep.items():
-        if len(lists[0]) < tensor.shape[axis]:
-            tensor = _picked(tensor, axis, lists[0])
+    for axis, indices in sorted(cut.keep.items()):
+        if axis == 1 and cut.groups is not None:
+            tensor = _columns_of_groups(tensor, indices, cut.groups)
+        elif len(indices) < tensor.shape[axis]:
+            tensor = tensor.index_select(axis, torch.tensor(indices, device=tensor.device))
     return tensor
 
 
-def _picked(tensor: Tensor, axis: int, indices: list[int]) -> Tensor:
-    return tensor.index_select(axis, torch.tensor(indices, device=tensor.device))
+def _columns_of_groups(tensor: Tensor, indices: list[int], groups: int) -> Tensor:
+    """From the rows of each group, the columns that its own list names."""
+    columns = torch.tensor(indices, device=tensor.device).view(groups, -1)
+    if columns.shape[1] == tensor.shape[1]:
+        return tensor
+    rows = torch.arange(tensor.shape[0], device=tensor.device)[:, None]
+    return tensor[rows, columns.repeat_interleave(tensor.shape[0] // groups, 0)]
 
 
 def _resize(module: nn.Module, cut: Cut) -> None:
     """Bring a layer's own record of its sizes in line with its tensors."""
     if isinstance(module, _ConvNd):
-        if cut.groups > 1:
-            module.groups = len(cut.keep[0])
+        if cut.groups is not None:
+            module.groups = cut.groups
         rows, columns = module.weight.shape[0], module.weight.shape[1] * module.groups
         transposed = isinstance(module, _ConvTransposeNd)
         module.in_channels, module.out_channels = (rows, columns) if transposed else (columns, rows)
     elif isinstance(module, nn.Linear):
         module.out_features, module.in_features = module.weight.shape
     elif hasattr(module, "num_features"):
-        module.num_features = sum(len(indices) for indices in cut.keep[0])
+        module.num_features = len(cut.keep[0])  # type: ignore[assignment]
 
 
 def _select(module: nn.Module, positions: list[int] | None) -> None:
@@ -167,8 +171,9 @@ def _require_same_outputs(small: nn.Module, plan: PruningPlan) -> None:
             f"the pruned model does not run: {error} If that line counts on a fixed number of channels, compute it "
             f"from the tensor's own shape, or leave the layers around it alone with ignore=[...]."
         ) from error
-    if describe(out) != plan.outputs:
+    shapes = [list(tensor.shape) for tensor in tensors_in(out)]
+    if shapes != plan.outputs:
         raise VerificationError(
-            f"the pruned model's output has other shapes, {describe(out)} instead of {plan.outputs}: please report "
-            f"this model, and leave the layers near its output alone with ignore=[...]"
+            f"the pruned model's outputs have shapes {shapes} instead of {plan.outputs}: some line of the model takes "
+            f"its channels by number. Leave the layers near it alone with ignore=[...]."
         )

@@ -35,8 +35,9 @@ class Mix:
 class Affine:
     """A batch norm: each label written depends on one label read.
 
-    `incoming` are the labels that arrive, and `picks` the positions among them that the batch norm reads: all of them,
-    unless an earlier pruning put a selection in front. A `selectable` one can be given such a selection.
+    `positions` counts a channel's values in one image. `incoming` are the labels that arrive, and `picks` the places
+    among them that the batch norm reads: all of them, unless an earlier pruning put a selection in front. A
+    `selectable` one can be given such a selection.
     """
 
     layer: str
@@ -45,6 +46,7 @@ class Affine:
     mean: str | None
     var: str | None
     eps: float
+    positions: int
     incoming: Labels
     picks: Labels
     writes: Labels
@@ -84,6 +86,12 @@ class Pointwise:
     @property
     def labelled(self) -> list[Labels]:
         return [labels for labels in self.operands if labels is not None]
+
+    def labels_of(self, operand: int) -> Labels:
+        """The labels of an operand that has channels."""
+        labels = self.operands[operand]
+        assert labels is not None
+        return labels
 
 
 @dataclass(frozen=True, eq=False)
@@ -147,7 +155,7 @@ class ChannelGraph:
     reshaped: Labels
     count: int
     shapes: Mapping[str, tuple[int, ...]]
-    outputs: Any
+    outputs: list[list[int]]
 
     def of(self, *kinds: type) -> Iterator[Any]:
         """The nodes of the given kinds, in execution order."""

@@ -15,7 +15,7 @@ from otprune.abstract import Watcher, watch
 from otprune.channels.graph import Affine, ChannelGraph, Frozen, Labels, Node
 from otprune.channels.labels import NO_CHANNEL, unlabelled
 from otprune.channels.rules import rule_for
-from otprune.inputs import describe
+from otprune.inputs import tensors_in
 from otprune.location import user_location
 
 
@@ -55,7 +55,7 @@ class Tracer(Watcher):
         rule_for(func)(self, call)
         if func.is_view and isinstance(args[0], Tensor):
             for view in pytree.tree_leaves(out):
-                view._otprune_aliased = args[0]._otprune_aliased = True
+                view._otprune_aliased = args[0]._otprune_aliased = True  # type: ignore[attr-defined]
 
     def labels(self, tensor: Tensor) -> Tensor:
         """The labels of `tensor`, as many dimensions as it has."""
@@ -115,7 +115,7 @@ class Tracer(Watcher):
 
     def _guard_against_aliases(self, call: Call) -> None:
         target = call.args[0] if call.args else None
-        if getattr(target, "_otprune_aliased", False) and self.is_labelled(target):
+        if isinstance(target, Tensor) and getattr(target, "_otprune_aliased", False) and self.is_labelled(target):
             self.freeze(self.labels(target), f"{call.func} writes into a view of another tensor")
 
 
@@ -129,10 +129,9 @@ def trace(model: nn.Module, example: Any) -> ChannelGraph:
     ['1']
     """
     tracer, out = watch(model, example, lambda: Tracer(model), training=True)
-    for tensor in pytree.tree_leaves(out):
-        if isinstance(tensor, Tensor):
-            labels = tracer.labels(tensor).reshape(-1).numpy()
-            tracer.nodes.append(Frozen(labels, "is an output of the model", "model's end", expected=True))
+    for tensor in tensors_in(out):
+        labels = tracer.labels(tensor).reshape(-1).numpy()
+        tracer.nodes.append(Frozen(labels, "is an output of the model", "model's end", expected=True))
     calls = Counter(node.layer for node in tracer.nodes if isinstance(node, Affine))
     may_select: Callable[[Affine], bool] = lambda node: calls[node.layer] == 1 and _is_module(model, node.layer)  # noqa: E731
     return ChannelGraph(
@@ -141,7 +140,7 @@ def trace(model: nn.Module, example: Any) -> ChannelGraph:
         reshaped=np.unique(np.concatenate([np.zeros(0, np.int64), *tracer.reshaped])),
         count=tracer.count,
         shapes={name: tuple(t.shape) for name, t in [*model.named_parameters(), *model.named_buffers()]},
-        outputs=describe(out),
+        outputs=[list(tensor.shape) for tensor in tensors_in(out)],
     )
 
 

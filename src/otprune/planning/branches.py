@@ -12,7 +12,19 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from otprune.channels.graph import Affine, Attached, Carry, ChannelGraph, Frozen, Hole, Labels, Mix, Node, Pointwise, Sum
+from otprune.channels.graph import (
+    Affine,
+    Attached,
+    Carry,
+    ChannelGraph,
+    Frozen,
+    Hole,
+    Labels,
+    Mix,
+    Node,
+    Pointwise,
+    Sum,
+)
 
 aten = torch.ops.aten
 
@@ -116,8 +128,7 @@ def _upstream(graph: ChannelGraph, ends: frozenset[int], survivors: dict[int, in
             gone.add(index)
         reads = _reads(node)
         if index in survivors and isinstance(node, Pointwise) and index not in gone:
-            left = node.operands[survivors[index]]
-            assert left is not None
+            left = node.labels_of(survivors[index])
             needed[left] = True
             reads = [labels for labels in reads if labels is not left]
         for labels in reads:

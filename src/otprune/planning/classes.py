@@ -15,7 +15,7 @@ def channel_classes(graph: ChannelGraph, branches: Branches) -> Labels:
             base[node.writes] = base[node.reads]
         elif isinstance(node, Pointwise):
             survivor = branches.survivors.get(index)
-            first, *others = node.labelled if survivor is None else [node.operands[survivor]]
+            first, *others = node.labelled if survivor is None else [node.labels_of(survivor)]
             base[node.writes] = base[first]
             pairs += [(first, other) for other in others]
     root = connected(graph.count, [(base[left], base[right]) for left, right in pairs])

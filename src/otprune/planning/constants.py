@@ -28,7 +28,7 @@ def constants(graph: ChannelGraph, start: dict[str, Array], branches: Branches, 
         elif isinstance(node, Pointwise):
             survivor = branches.survivors.get(index)
             if survivor is not None:
-                values[node.writes] = values[node.operands[survivor]]
+                values[node.writes] = values[node.labels_of(survivor)]
             else:
                 values[node.writes] = pointwise(node, values)
         elif isinstance(node, Carry):
@@ -57,8 +57,7 @@ def _evaluated(node: Pointwise, values: Array, known: Labels) -> Array:
     def filled(argument: Any) -> Any:
         if not isinstance(argument, Hole):
             return argument
-        labels = node.operands[argument.operand]
-        return torch.from_numpy(values[labels][known])
+        return torch.from_numpy(values[node.labels_of(argument.operand)][known])
 
     result: Array = node.func(*map(filled, node.arguments), **node.keywords).double().numpy()
     return result
@@ -83,17 +82,20 @@ def _carry(node: Carry, values: Array) -> Array:
 def _mix(node: Mix, values: Array, weights: Weights) -> None:
     """A group that reads nothing but constants writes constants, unless padding makes the border different."""
     read = values[node.reads]
-    for group in np.flatnonzero(~np.isnan(read).any(axis=1)):
-        writes = node.writes[group]
-        if (read[group] == 0).all() or not (node.padded or node.transposed):
-            bias = weights.get(node.bias, 0.0, node.writes.size).reshape(node.writes.shape)[group]
-            values[writes] = bias + summed_kernel(node, weights)[group] @ read[group]
+    constant = ~np.isnan(read).any(axis=1)
+    if node.padded or node.transposed:
+        constant &= (read == 0).all(axis=1)
+    if not constant.any():
+        return
+    written = weights.get(node.bias, 0.0, node.writes.size).reshape(node.writes.shape)[constant]
+    if read[constant].any():
+        written = written + np.einsum("goi,gi->go", summed_kernel(node, weights)[constant], read[constant])
+    values[node.writes[constant]] = written
 
 
 def summed_kernel(node: Mix, weights: Weights) -> Array:
     """The weight summed over kernel positions, as (group, written, read)."""
     weight = weights[node.weight]
-    flat = weight.reshape(*weight.shape[:2], -1).sum(axis=2)
-    if node.transposed:
-        return flat.reshape(node.groups, -1, flat.shape[1]).transpose(0, 2, 1)
-    return flat.reshape(node.groups, -1, flat.shape[1])
+    flat: Array = weight.reshape(*weight.shape[:2], -1).sum(axis=2)
+    blocks: Array = flat.reshape(node.groups, -1, flat.shape[1])
+    return blocks.transpose(0, 2, 1) if node.transposed else blocks

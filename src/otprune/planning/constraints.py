@@ -34,7 +34,7 @@ def _unmet_by(node: Node, live: Flags, scores: Array, round_to: int) -> list[Lab
 
 def _equal_groups(node: Mix, live: Flags, scores: Array) -> list[Labels]:
     """A group goes as a whole, or keeps as many inputs and outputs as every other group that stays."""
-    stays = live[node.reads].any(axis=1) | live[node.writes].any(axis=1)
+    stays: Flags = np.logical_or(live[node.reads].any(axis=1), live[node.writes].any(axis=1))
     if not stays.any():
         stays[np.argmax(scores[node.writes].max(axis=1))] = True
     return _equal_rows(node.reads[stays], live, scores) + _equal_rows(node.writes[stays], live, scores)

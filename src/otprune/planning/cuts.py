@@ -16,16 +16,16 @@ from otprune.planning.weights import Weights
 
 @dataclass(frozen=True)
 class Cut:
-    """What stays of a tensor: for each of its cut axes a list of indices for every group that stays.
+    """What stays of a tensor: for each of its cut axes, the indices along it.
 
-    With one group the indices count along the axis. With several, `groups` says of how many equal blocks axis 0
-    consists; the lists of axis 0 count along the whole axis, those of axis 1 within it, one list a block.
+    The weight of a grouped convolution says in `groups` how many groups it has afterwards. Its axis 0 is cut like any
+    other; the indices of axis 1 are as many for each group, one group after the other.
     """
 
     tensor: str
     shape: tuple[int, ...]
-    keep: dict[int, list[list[int]]]
-    groups: int = 1
+    keep: dict[int, list[int]]
+    groups: int | None = None
 
 
 @dataclass(frozen=True)
@@ -101,15 +101,11 @@ def _cuts_of(node: object, graph: ChannelGraph, live: Flags) -> Iterator[Cut]:
 
 def _vector_cut(tensor: str, axis: int, graph: ChannelGraph, stays: Flags) -> Iterator[Cut]:
     if not stays.all():
-        yield Cut(tensor, graph.shapes[tensor], {axis: [np.flatnonzero(stays).tolist()]})
+        yield Cut(tensor, graph.shapes[tensor], {axis: np.flatnonzero(stays).tolist()})
 
 
 def _weight_cut(node: Mix, graph: ChannelGraph, live: Flags) -> Cut:
     rows, columns = (node.reads, node.writes) if node.transposed else (node.writes, node.reads)
-    stay = np.flatnonzero(live[rows].any(axis=1))
-    per_group = rows.shape[1]
-    keep = {
-        0: [(group * per_group + np.flatnonzero(live[rows[group]])).tolist() for group in stay],
-        1: [np.flatnonzero(live[columns[group]]).tolist() for group in stay],
-    }
-    return Cut(node.weight, graph.shapes[node.weight], keep, node.groups)
+    stays = live[rows].any(axis=1)
+    keep = {0: np.flatnonzero(live[rows]).tolist(), 1: np.nonzero(live[columns[stays]])[1].tolist()}
+    return Cut(node.weight, graph.shapes[node.weight], keep, int(stays.sum()) if node.groups > 1 else None)

@@ -22,11 +22,11 @@ def absorbers(graph: ChannelGraph, *, at_borders: bool = False) -> dict[int, Abs
     Where the layer pads with zeros a constant is not constant near the border, so it is left out; `at_borders` takes
     it in all the same, for a repair that may be approximate there.
     """
-    weights = Counter(node.weight for node in graph.of(Mix))
+    uses = Counter(name for node in graph.of(Mix) for name in (node.weight, node.bias))
     followers = _sole_followers(graph)
     found = {}
     for index, node in enumerate(graph.nodes):
-        if not isinstance(node, Mix) or weights[node.weight] > 1:
+        if not isinstance(node, Mix) or uses[node.weight] > 1 or (node.bias is not None and uses[node.bias] > 1):
             continue
         if (node.padded or node.transposed) and not at_borders:
             continue

@@ -50,7 +50,8 @@ def solve(
     forced[classes[_kept_by_limits(graph, branches, weights, limits)]] = True
     masked = dict(negligible)
     while True:
-        values = constants(graph, {name: np.where(flags, 0.0, np.nan) for name, flags in masked.items()}, branches, weights)
+        zeros = {name: np.where(flags, 0.0, np.nan) for name, flags in masked.items()}
+        values = constants(graph, zeros, branches, weights)
         live = live_channels(graph, branches.nodes, classes, forced, values, takers)
         more = unmet(graph, branches.nodes, live, scores, limits.round_to)
         if more.size:
@@ -93,5 +94,3 @@ def is_ignored(tensor: str, ignore: Collection[str]) -> bool:
     """Whether a parameter belongs to one of the named layers: a module's name, its parent's, or a pattern."""
     path = tensor.rpartition(".")[0]
     return any(path == name or path.startswith(f"{name}.") or fnmatchcase(path, name) for name in ignore)
-
-

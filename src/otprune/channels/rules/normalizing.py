@@ -19,7 +19,7 @@ WITHOUT_STATISTICS = frozenset({aten._native_batch_norm_legit.no_stats})
 
 def batch_norm(tracer: "Tracer", call: "Call") -> None:
     """A batch norm, affine or not, whose tensors are parameters and buffers of one module."""
-    source, tensors = call.args[0], list(call.args[1:3 if call.func in WITHOUT_STATISTICS else 5])
+    source, tensors = call.args[0], list(call.args[1 : 3 if call.func in WITHOUT_STATISTICS else 5])
     parameters = [tracer.parameter(tensor) for tensor in tensors]
     if any(p is None and t is not None for p, t in zip(parameters, tensors, strict=True)) or not any(parameters):
         freeze_arguments(tracer, call, "the batch norm's tensors are computed, not its own")
@@ -37,7 +37,7 @@ def batch_norm(tracer: "Tracer", call: "Call") -> None:
             next(filter(None, names)).rpartition(".")[0],
             names[0], names[1], names[2], names[3],
             call.args[-1] if isinstance(call.args[-1], float) else call.args[-2],
-            incoming.numpy(), picks.numpy(), writes.numpy(), False,
+            source[0, 0].numel(), incoming.numpy(), picks.numpy(), writes.numpy(), False,
         )
     )  # fmt: skip
     tracer.mark(call.out[0], laid_out(writes, 1, source.dim()))

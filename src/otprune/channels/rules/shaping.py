@@ -1,5 +1,6 @@
 """Shape operators: they are run on the labels themselves, so that no index arithmetic is written by hand."""
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -34,7 +35,7 @@ def rearrange(tracer: "Tracer", call: "Call") -> None:
         tracer.mark(out, compress(labels))
 
 
-def _note_reshaped(tracer: "Tracer", sources: list[Tensor]) -> None:
+def _note_reshaped(tracer: "Tracer", sources: Sequence[Tensor]) -> None:
     tracer.reshaped += [tracer.labels(source).reshape(-1).numpy() for source in sources]
 
 

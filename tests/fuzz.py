@@ -56,6 +56,7 @@ class Record:
     provenance: dict[str, Any]
     networks: int = 0
     with_something_removed: int = 0
+    informative: int = 0
     bn_channels: int = 0
     masked: int = 0
     removed: int = 0
@@ -78,6 +79,7 @@ class Record:
 
     def _add_outcome(self, outcome: Outcome) -> None:
         self.with_something_removed += outcome.removed > 0
+        self.informative += outcome.informative
         self.bn_channels += outcome.bn_channels
         self.masked += outcome.masked
         self.removed += outcome.removed
@@ -197,10 +199,11 @@ def summary(record: Record) -> str:
     """One line.
 
     >>> summary(Record(seed=0, code="", provenance={}))
-    '0 networks, 0 with something removed; of 0 channels 0 masked, 0 removed; largest error 0.0e+00; 0 failures; 0 s'
+    '0 networks, 0 with something removed, 0 whose output depends on the input; of 0 channels ... 0 failures; 0 s'
     """
     return (
-        f"{record.networks} networks, {record.with_something_removed} with something removed; "
+        f"{record.networks} networks, {record.with_something_removed} with something removed, "
+        f"{record.informative} whose output depends on the input; "
         f"of {record.bn_channels} channels {record.masked} masked, {record.removed} removed; "
         f"largest error {record.largest_error:.1e}; {len(record.failures)} failures; {record.seconds:.0f} s"
     )

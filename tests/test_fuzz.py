@@ -18,9 +18,9 @@ def result(index: int, outcome: Outcome | None, problem: str | None = None) -> R
     return Result(index, spec, mask, outcome, problem)
 
 
-GOOD = Outcome(error=1e-12, bn_channels=10, masked=4, removed=3, reasons=("softmax",))
-IDLE = Outcome(error=0.0, bn_channels=5, masked=1, removed=0, reasons=("softmax", "output"))
-WRONG = Outcome(error=math.nan, bn_channels=2, masked=1, removed=1, reasons=())
+GOOD = Outcome(error=1e-12, bn_channels=10, masked=4, removed=3, reasons=("softmax",), informative=True)
+IDLE = Outcome(error=0.0, bn_channels=5, masked=1, removed=0, reasons=("softmax", "output"), informative=False)
+WRONG = Outcome(error=math.nan, bn_channels=2, masked=1, removed=1, reasons=(), informative=True)
 
 
 def test_counts(tmp_path: Path) -> None:

@@ -1,12 +1,19 @@
 """What is left of a branch that was taken out: modules that compute nothing, and the nothing they hand on."""
 
+import operator
 from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-SUMS = frozenset({torch.add, Tensor.add, Tensor.add_, Tensor.__add__, Tensor.__radd__, Tensor.__iadd__})
+# torch.export passes the bare Python operators.
+SUMS = frozenset(
+    {
+        *(torch.add, Tensor.add, Tensor.add_, Tensor.__add__, Tensor.__radd__, Tensor.__iadd__),
+        *(operator.add, operator.iadd),
+    }
+)
 
 
 class Absent:

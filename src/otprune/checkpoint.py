@@ -2,7 +2,6 @@
 
 import copy
 import json
-import pickle
 from pathlib import Path
 from typing import Any
 
@@ -48,10 +47,11 @@ def load(model: nn.Module, path: str | Path) -> nn.Module:
         raise CheckpointError(f"{path}: no such file")
     refuse_wrapped(model)
     tensors, metadata = _read(path)
-    for plan in _plans_in(metadata, path):
+    _require_class(model, metadata, path)
+    plans = _plans_in(metadata, path)
+    model = model if plans else copy.deepcopy(model)
+    for plan in plans:
         model = _pruned(model, plan, metadata, path)
-    if not plans_of(model):
-        model = copy.deepcopy(model)
     _fill(model, tensors, path)
     return model
 
@@ -87,7 +87,7 @@ def _read(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
 def _read_torch(path: Path) -> dict[str, Tensor]:
     try:
         found: Any = torch.load(path, map_location="cpu", weights_only=True)
-    except (pickle.UnpicklingError, RuntimeError, EOFError, ValueError, KeyError) as error:
+    except Exception as error:  # in a damaged file torch's reader stumbles over anything
         raise CheckpointError(
             f"{path}: holds pickled objects, or is damaged; only tensors are loaded. Save the state dict alone: "
             f"torch.save(model.state_dict(), path), or use otprune.save."
@@ -97,10 +97,17 @@ def _read_torch(path: Path) -> dict[str, Tensor]:
     return found
 
 
+def _require_class(model: nn.Module, metadata: dict[str, str], path: Path) -> None:
+    name = type(model).__name__
+    saved = metadata.get(CLASS_KEY, name)
+    if saved != name:
+        raise CheckpointError(f"{path}: was saved from a {saved}, not a {name}. Build the model it was saved from.")
+
+
 def _plans_in(metadata: dict[str, str], path: Path) -> list[PruningPlan]:
     try:
         return [PruningPlan.from_json(json.dumps(fields)) for fields in json.loads(metadata.get(PLANS_KEY, "[]"))]
-    except (ValueError, PlanError) as error:
+    except (ValueError, TypeError, PlanError) as error:
         raise CheckpointError(f"{path}: the pruning plan inside is damaged: {error}") from error
 
 
@@ -122,7 +129,15 @@ def _fill(model: nn.Module, tensors: dict[str, Tensor], path: Path) -> None:
         raise CheckpointError(
             f"{path}: does not match {type(model).__name__}: it {mismatch}. Build the model it was saved from."
         )
+    _take_types(model, tensors)
     model.load_state_dict(tensors, strict=not shared)
+
+
+def _take_types(model: nn.Module, tensors: dict[str, Tensor]) -> None:
+    """A model saved in half or double precision comes back in it."""
+    for name, tensor in [*model.named_parameters(), *model.named_buffers()]:
+        if name in tensors:
+            tensor.data = tensor.data.to(tensors[name].dtype)
 
 
 def _mismatch(own: dict[str, Tensor], shared: set[str], tensors: dict[str, Tensor]) -> str | None:

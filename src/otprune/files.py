@@ -1,25 +1,26 @@
 """Files that are written whole or not at all."""
 
 import os
-import tempfile
+import secrets
 from pathlib import Path
 
 
 def write_atomically(path: Path, content: bytes) -> None:
     """Write to a neighbour, flush it to the disk, then rename it over `path`.
 
+    >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     write_atomically(Path(folder, "note"), b"whole")
     ...     Path(folder, "note").read_bytes()
     b'whole'
     """
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
     try:
-        with os.fdopen(handle, "wb") as file:
+        with temporary.open("xb") as file:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
-        Path(temporary).replace(path)
+        temporary.replace(path)
     except BaseException:
-        Path(temporary).unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
         raise

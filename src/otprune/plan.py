@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from otprune.channels.graph import Affine, ChannelGraph, Frozen
+from otprune.channels.rules.shaping import SELECTION
 from otprune.channels.trace import trace
 from otprune.errors import ModelError, PlanError, ThresholdError
 from otprune.files import write_atomically
@@ -96,7 +97,10 @@ class PruningPlan:
     @classmethod
     def load(cls, path: str | Path) -> "PruningPlan":
         """Read a plan that `save` wrote."""
-        return cls.from_json(Path(path).read_text(encoding="utf-8"))
+        try:
+            return cls.from_json(Path(path).read_text(encoding="utf-8", errors="replace"))
+        except PlanError as error:
+            raise PlanError(f"{path}: {error}") from error
 
 
 def plan(
@@ -133,8 +137,8 @@ def plan(
     thresholds = rule.thresholds(gammas)
     small = {name: np.abs(weights[_weight(graph, name)]) for name in gammas}
     negligible = {name: gamma < thresholds.layers[name] for name, gamma in small.items()}
-    ends = [n for n, gamma in small.items() if thresholds.branch is not None and (gamma < thresholds.branch).all()]
-    branches = removable_branches(graph, ends, model)
+    protected = {tensor for tensor in graph.shapes if is_ignored(tensor, ignore)}
+    branches = removable_branches(graph, _branch_ends(small, thresholds.branch, max_ratio), model, protected)
     gone = {node.layer for index in branches.nodes if isinstance(node := graph.nodes[index], Affine)}
     _refuse_dead_layers(small, gone)
     negligible |= {name: np.ones(len(small[name]), bool) for name in gone if name in small}
@@ -143,9 +147,10 @@ def plan(
 
 
 def fingerprint(model: nn.Module) -> str:
-    """A digest of the names and shapes of all tensors of a model: the same for models that a plan fits equally."""
+    """A digest of tensors' names and shapes and of channel selections: the same for models that a plan fits equally."""
     shapes = sorted((name, tuple(tensor.shape)) for name, tensor in model.state_dict().items())
-    return hashlib.sha256(repr(shapes).encode()).hexdigest()
+    selections = [(name, buffer.tolist()) for name, buffer in model.named_buffers() if name.endswith(SELECTION)]
+    return hashlib.sha256(repr(shapes + selections).encode()).hexdigest()
 
 
 def _limits(ignore: Collection[str], round_to: int, max_ratio: float) -> Limits:
@@ -172,7 +177,10 @@ def _gammas(graph: ChannelGraph, model: nn.Module, ignore: Collection[str]) -> d
     used = {name: parameters[w].detach() for name, w in weights.items() if not is_ignored(w, ignore)}
     for name, gamma in used.items():
         if not bool(torch.isfinite(gamma).all()):
-            raise ThresholdError(f"layer {name}: scaling factors are NaN or infinite: the training diverged there")
+            raise ThresholdError(
+                f"layer {name}: scaling factors are NaN or infinite. Load weights from before the training diverged, "
+                f"or train with a lower learning rate."
+            )
     return used
 
 
@@ -180,6 +188,12 @@ def _weight(graph: ChannelGraph, layer: str) -> str:
     weight = graph.batch_norms[layer].weight
     assert weight is not None
     return weight
+
+
+def _branch_ends(gammas: Mapping[str, NDArray[np.float64]], threshold: float | None, max_ratio: float) -> list[str]:
+    """Batch norms that let nothing through, or too little to matter where whole layers may go."""
+    limit = 0.0 if threshold is None or max_ratio < 1 else threshold
+    return [name for name, gamma in gammas.items() if not gamma.any() or (gamma < limit).all()]
 
 
 def _refuse_dead_layers(gammas: Mapping[str, NDArray[np.float64]], gone: set[str]) -> None:

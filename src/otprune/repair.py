@@ -26,8 +26,8 @@ def recalibrate(model: nn.Module, loader: Iterable[Any]) -> nn.Module:
     """Re-estimate the running statistics of every batch norm from batches, as their cumulative average; in place.
 
     A batch is a tensor, a sequence whose first item is the model's input (as data loaders give them), or a dict of
-    keyword arguments. Everything but batch norm runs in evaluation mode, and nothing but the statistics changes. If a
-    batch fails, the statistics are put back as they were.
+    keyword arguments. Everything but batch norm runs in evaluation mode, and nothing but the statistics changes. A
+    batch norm that no batch reaches keeps its own, and if a batch fails, all are put back as they were.
 
     >>> net = nn.Sequential(nn.Conv2d(1, 2, 1), nn.BatchNorm2d(2)).eval()
     >>> _ = recalibrate(net, [torch.ones(4, 1, 2, 2), torch.zeros(4, 1, 2, 2)])
@@ -72,16 +72,21 @@ def _averaging(model: nn.Module, norms: list[_BatchNorm]) -> Iterator[None]:
         norm.training = True
     try:
         yield
+        _put_back([(norm, old) for norm, old in zip(norms, saved, strict=True) if not norm.num_batches_tracked])
     except BaseException:
-        for norm, buffers in zip(norms, saved, strict=True):
-            for key, value in buffers.items():
-                getattr(norm, key).copy_(value)
+        _put_back(zip(norms, saved, strict=True))
         raise
     finally:
         for module, flag in flags:
             module.training = flag
         for norm, momentum in zip(norms, momenta, strict=True):
             norm.momentum = momentum
+
+
+def _put_back(statistics: Iterable[tuple[_BatchNorm, dict[str, Tensor]]]) -> None:
+    for norm, buffers in statistics:
+        for key, value in buffers.items():
+            getattr(norm, key).copy_(value)
 
 
 def fold_constants(small: nn.Module, model: nn.Module, plan: PruningPlan) -> nn.Module:

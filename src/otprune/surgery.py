@@ -40,9 +40,7 @@ def apply(model: nn.Module, plan: PruningPlan) -> nn.Module:
     """Do the surgery alone: cut tensors, resize layers, put in selections, take out branches."""
     refuse_wrapped(model)
     _require_fit(model, plan)
-    small: nn.Module = copy.deepcopy(model, _smaller_tensors(model, plan))
-    for name in plan.removed:
-        small.set_submodule(name, Removed())
+    small: nn.Module = copy.deepcopy(model, _replacements(model, plan))
     for cut in plan.cuts:
         _resize(small.get_submodule(cut.tensor.rpartition(".")[0]), cut)
     for name, module in small.named_modules():
@@ -77,16 +75,16 @@ def _require_fit(model: nn.Module, plan: PruningPlan) -> None:
                 f"which {have}. Make a new plan for this {type(model).__name__}."
             )
     raise PlanError(
-        f"the plan was made for another model ({plan.model}): tensors differ in name or shape. "
-        f"Make a new plan for this {type(model).__name__}."
+        f"the plan was made for another model ({plan.model}): tensors differ in name or shape, or channels are "
+        f"selected differently. Make a new plan for this {type(model).__name__}."
     )
 
 
-def _smaller_tensors(model: nn.Module, plan: PruningPlan) -> dict[int, Any]:
-    """What `deepcopy` is to put in place of each tensor that shrinks, goes, or takes a constant."""
+def _replacements(model: nn.Module, plan: PruningPlan) -> dict[int, Any]:
+    """What `deepcopy` is to put in place of each module that goes and each tensor that shrinks or takes a constant."""
     cuts = {cut.tensor: cut for cut in plan.cuts}
     folds = {fold.tensor: fold.amounts for fold in plan.folds}
-    memo: dict[int, Any] = {}
+    memo: dict[int, Any] = {id(model.get_submodule(name)): Removed() for name in plan.removed}
     for name, tensor in [*model.named_parameters(), *model.named_buffers()]:
         smaller = tensor.detach()
         if name in folds:
@@ -94,8 +92,6 @@ def _smaller_tensors(model: nn.Module, plan: PruningPlan) -> dict[int, Any]:
             smaller = (smaller.double() + amounts).to(tensor.dtype)
         if name in cuts:
             smaller = cut_tensor(smaller, cuts[name])
-        elif name.rpartition(".")[0] in plan.removed:
-            smaller = smaller.new_empty(0)
         if smaller.shape != tensor.shape or name in folds:
             memo[id(tensor)] = _same_kind(smaller, tensor)
     return memo
@@ -138,8 +134,10 @@ def _resize(module: nn.Module, cut: Cut) -> None:
         module.in_channels, module.out_channels = (rows, columns) if transposed else (columns, rows)
     elif isinstance(module, nn.Linear):
         module.out_features, module.in_features = module.weight.shape
+    elif isinstance(module, nn.PReLU):
+        module.num_parameters = module.weight.numel()
     elif hasattr(module, "num_features"):
-        module.num_features = len(cut.keep[0])  # type: ignore[assignment]
+        module.num_features = len(next(iter(cut.keep.values())))  # type: ignore[assignment]
 
 
 def _select(module: nn.Module, positions: list[int] | None) -> None:

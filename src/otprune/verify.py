@@ -1,5 +1,6 @@
 """Is the pruned model the masked original?"""
 
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -60,7 +61,7 @@ def verify(model: nn.Module, small: nn.Module, plan: PruningPlan, inputs: Any) -
     moved, _ = _run(model, masks, pytree.tree_map_only(Tensor, _other_values, inputs), {})
     error, where = _largest(expected, found)
     scale = max((float(t.abs().max()) for t in expected.values()), default=0.0)
-    if not torch.tensor(error).isfinite() or scale == 0:
+    if not math.isfinite(error) or scale == 0:
         raise VerificationError(f"the outputs are not finite or all zero in {where}: nothing can be compared")
     if _largest(expected, moved)[0] == 0:
         raise VerificationError("the masked model's outputs do not depend on its inputs: the comparison proves nothing")
@@ -128,7 +129,9 @@ def _largest(left: dict[str, Tensor], right: dict[str, Tensor]) -> tuple[float, 
         if name not in right or right[name].shape != value.shape:
             raise VerificationError(f"{name} has another shape, or is missing, in the pruned model")
         error = float((value.double() - right[name].double()).abs().max()) if value.numel() else 0.0
-        if not error <= largest:
+        if math.isnan(error):
+            return error, name
+        if error > largest:
             largest, where = error, name
     return largest, where
 
@@ -140,4 +143,6 @@ def _differs(expected: Tensor, found: Tensor | None) -> bool:
 
 
 def _other_values(tensor: Tensor) -> Tensor:
-    return torch.randn_like(tensor) if tensor.is_floating_point() else tensor
+    if not tensor.is_floating_point():
+        return tensor
+    return torch.randn(tensor.shape, generator=torch.Generator().manual_seed(0)).to(tensor)

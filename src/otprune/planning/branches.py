@@ -4,7 +4,7 @@ A branch ends in a batch norm whose output is nothing but an operand of a sum. W
 operand, and everything that only fed the batch norm goes too.
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -42,16 +42,23 @@ class Branches:
     in_place: frozenset[nn.Module] = frozenset()
 
 
-def removable_branches(graph: ChannelGraph, layers: Iterable[str], model: nn.Module) -> Branches:
-    """As many as possible of the branches that end in the given batch norms, earlier ones first."""
+def removable_branches(
+    graph: ChannelGraph, layers: Iterable[str], model: nn.Module, protected: Collection[str]
+) -> Branches:
+    """As many as possible of the branches that end in the given batch norms, earlier ones first.
+
+    A branch that holds one of the `protected` tensors stays.
+    """
     wanted, found = set(layers), Branches()
     for index, node in enumerate(graph.nodes):
         if isinstance(node, Affine) and node.layer in wanted and node.selectable:
-            found = _with_branch(graph, found, index, model) or found
+            found = _with_branch(graph, found, index, model, protected) or found
     return found
 
 
-def _with_branch(graph: ChannelGraph, branches: Branches, end: int, model: nn.Module) -> Branches | None:
+def _with_branch(
+    graph: ChannelGraph, branches: Branches, end: int, model: nn.Module, protected: Collection[str]
+) -> Branches | None:
     followed = _follow(graph, branches, end)
     if followed is None:
         return None
@@ -59,7 +66,7 @@ def _with_branch(graph: ChannelGraph, branches: Branches, end: int, model: nn.Mo
     ends = branches.ends | {end}
     nodes = _upstream(graph, ends, survivors)
     together = Branches(ends, nodes, survivors, branches.in_place | in_place)
-    return together if _can_vanish(graph, nodes, model) else None
+    return together if _can_vanish(graph, nodes, model, protected) else None
 
 
 def _follow(graph: ChannelGraph, branches: Branches, end: int) -> tuple[dict[int, int], frozenset[nn.Module]] | None:
@@ -144,7 +151,7 @@ def _reads(node: Node) -> list[Labels]:
     return [node.labels] if isinstance(node, Frozen) else []
 
 
-def _can_vanish(graph: ChannelGraph, nodes: frozenset[int], model: nn.Module) -> bool:
+def _can_vanish(graph: ChannelGraph, nodes: frozenset[int], model: nn.Module, protected: Collection[str]) -> bool:
     """Every layer that goes is a module without children, all of whose parameters go; no shape is read on the way."""
     inside = [graph.nodes[index] for index in nodes]
     written = [node.writes for node in inside if not isinstance(node, Frozen | Sum | Attached)]  # type: ignore[union-attr]
@@ -152,7 +159,7 @@ def _can_vanish(graph: ChannelGraph, nodes: frozenset[int], model: nn.Module) ->
         return False
     names = {name for node in inside for name in tensors_of(node)}
     outside = {name for i, node in enumerate(graph.nodes) if i not in nodes for name in tensors_of(node)}
-    if names & outside:
+    if names & outside or names.intersection(protected):
         return False
     return all(_is_leaf(model, name, names) for name in names)
 

@@ -22,11 +22,9 @@ def _unmet_by(node: Node, live: Flags, scores: Array, round_to: int) -> list[Lab
     if isinstance(node, Mix) and node.groups > 1:
         return _equal_groups(node, live, scores)
     if isinstance(node, Mix):
-        return [_topped_up(labels[0], 1, live, scores) for labels in (node.reads, node.writes)]
+        return [_topped_up(node.reads[0], 1, live, scores), _rounded_up(node.writes[0], live, scores, round_to)]
     if isinstance(node, Affine):
-        count = max(1, int(live[node.writes].sum()))
-        goal = min(-(-count // round_to) * round_to, len(node.writes))
-        return [_topped_up(node.writes, goal, live, scores)]
+        return [_rounded_up(node.writes, live, scores, round_to)]
     if isinstance(node, Partition):
         return _equal_rows(node.pieces, live, scores)
     return []
@@ -43,6 +41,11 @@ def _equal_groups(node: Mix, live: Flags, scores: Array) -> list[Labels]:
 def _equal_rows(rows: Labels, live: Flags, scores: Array) -> list[Labels]:
     goal = max(1, int(live[rows].sum(axis=1).max()))
     return [_topped_up(row, goal, live, scores) for row in rows]
+
+
+def _rounded_up(labels: Labels, live: Flags, scores: Array, round_to: int) -> Labels:
+    count = max(1, int(live[labels].sum()))
+    return _topped_up(labels, min(-(-count // round_to) * round_to, len(labels)), live, scores)
 
 
 def _topped_up(labels: Labels, goal: int, live: Flags, scores: Array) -> Labels:

@@ -34,20 +34,20 @@ def convolution(tracer: "Tracer", call: "Call") -> None:
 
 
 def matrix_product(tracer: "Tracer", call: "Call") -> None:
-    """A linear layer as ATen sees it: activations times the transposed weight, with or without a bias."""
+    """A linear layer as ATen sees it: activations times the transposed weight, with or without a bias or a batch."""
     *bias, source, weight = call.args[:3]
     parameter = tracer.parameter(weight)
-    if parameter is None or sorted(axis for axis in parameter.axes if axis is not None) != [0, 1]:
+    if parameter is None or parameter.axes[-2:] not in ((0, 1), (1, 0)):
         freeze_arguments(tracer, call, "a matrix product of two computed tensors mixes its channels")
         return
-    reads = _one_label_a_channel(tracer, source, 1)
-    writes = tracer.fresh(call.out.shape[1])
-    transposed = parameter.axes == (0, 1)
+    reads = _one_label_a_channel(tracer, source, source.dim() - 1)
+    writes = tracer.fresh(call.out.shape[-1])
+    transposed = parameter.axes[-2:] == (0, 1)
     rows, columns = (reads, writes) if transposed else (writes, reads)
     tracer.use(parameter.name, ROWS, rows)
     tracer.use(parameter.name, COLUMNS, columns)
     _write(tracer, parameter.name, bias[0] if bias else None, reads[None], writes[None], transposed, padded=False)
-    tracer.mark(call.out, laid_out(writes, 1, 2))
+    tracer.mark(call.out, laid_out(writes, call.out.dim() - 1, call.out.dim()))
 
 
 def _one_label_a_channel(tracer: "Tracer", source: Tensor, dim: int) -> Tensor:
@@ -80,4 +80,5 @@ RULES = {
     aten.convolution.default: convolution,
     aten.mm.default: matrix_product,
     aten.addmm.default: matrix_product,
+    aten.bmm.default: matrix_product,
 }

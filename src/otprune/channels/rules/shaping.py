@@ -126,15 +126,17 @@ def _rearrange_parameter(tracer: "Tracer", call: "Call") -> None:
     source = call.args[0]
     parameter = tracer.parameter(source)
     assert parameter is not None
+    # An axis of size 1 leaves no trace in its indices; where sizes do not matter, two stand for it.
+    shape = [max(size, 2) if call.func in _WITHOUT_SIZES else size for size in source.shape]
     axes: dict[int, int] = {}
     for dim, axis in enumerate(parameter.axes):
-        indices = laid_out(torch.arange(source.shape[dim]), dim, source.dim()).expand(source.shape)
+        indices = laid_out(torch.arange(shape[dim]), dim, len(shape)).expand(shape)
         result = _ON_LABELS.get(call.func, call.func)(indices, *call.args[1:], **call.kwargs)
         dims = varying(compress(result)) if isinstance(result, Tensor) else []
-        if axis is not None and len(dims) == 1 and result.shape[dims[0]] == source.shape[dim]:
+        if axis is not None and len(dims) == 1 and result.shape[dims[0]] == shape[dim]:
             axes[dims[0]] = axis
-    wide = sum(size > 1 for size in source.shape)
-    if isinstance(call.out, Tensor) and len(axes) == wide and call.out.numel() == source.numel():
+    wide = sum(size > 1 for size, axis in zip(shape, parameter.axes, strict=True) if axis is not None)
+    if isinstance(call.out, Tensor) and len(axes) == wide:
         tracer.mark_parameter(call.out, _renamed(parameter, axes, call.out.dim()))
     else:
         tracer.freeze_parameter(parameter.name, f"{call.func} takes it apart")
@@ -148,6 +150,7 @@ def _tensors(tree: Any) -> list[Tensor]:
     return [leaf for leaf in pytree.tree_leaves(tree) if isinstance(leaf, Tensor)]
 
 
+_WITHOUT_SIZES = frozenset({aten.permute.default, aten.transpose.int, aten.t.default, aten.unsqueeze.default})
 _ON_LABELS = {aten.view.default: torch.reshape, aten._unsafe_view.default: torch.reshape}
 
 RULES = {

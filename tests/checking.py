@@ -11,7 +11,7 @@ import otprune as ot
 from otprune.abstract import arguments
 from otprune.errors import VerificationError
 from otprune.inputs import tensors_in
-from otprune.substitute import substituted
+from otprune.tensors import substituted
 from otprune.thresholds import Thresholds
 from otprune.verify import masked_parameters
 from tests.random_nets import Spec, build, example

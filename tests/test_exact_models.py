@@ -3,7 +3,7 @@
 import copy
 import functools
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -126,7 +126,7 @@ def assert_survives_a_file(small: nn.Module, name: str, path: Path) -> None:
 @pytest.mark.parametrize("share", [0.1, 0.5, 0.9], ids=["light", "half", "heavy"])
 @pytest.mark.parametrize("draws", [independent_draws, agreeing_draws])
 @pytest.mark.parametrize("name", IMAGES)
-def test_pruned_equals_masked(name: str, draws: type, share: float) -> None:
+def test_pruned_equals_masked(name: str, draws: Callable[[nn.Module, float], Mask], share: float) -> None:
     model, example = fresh(name), images(name)
     mask = draws(model, share)
     small, plan = pruned(model, example, mask)

@@ -42,7 +42,8 @@ def outcome(toy: type[Toy], seed: int, agree: bool) -> Outcome:
 @pytest.mark.parametrize("agree", [True, False], ids=["agreeing", "independent"])
 @pytest.mark.parametrize("name", TOYS)
 def test_pruned_is_masked(name: str, agree: bool) -> None:
-    assert any([outcome(TOYS[name], seed, agree).informative for seed in range(3)])
+    outcomes = [outcome(TOYS[name], seed, agree) for seed in range(3)]
+    assert any(seen.informative for seen in outcomes)
 
 
 @pytest.mark.parametrize("name", sorted(set(TOYS) - set(STAYS) - EQUAL_PIECES - OUTPUTS))

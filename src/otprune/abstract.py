@@ -6,7 +6,6 @@ data (a detector, say) does not run on those; it is then run on the real tensors
 
 import contextlib
 from collections.abc import Callable, Iterator, Mapping
-from types import MappingProxyType
 from typing import Any, TypeVar
 
 import torch
@@ -18,21 +17,10 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from otprune.errors import ExampleError, ModelError, OtpruneError
 from otprune.location import user_location
-from otprune.substitute import substituted
+from otprune.shortcuts import SHORTCUTS
+from otprune.tensors import named_tensors, replaced
 
 aten = torch.ops.aten
-
-BATCH_NORMS = frozenset(
-    {
-        aten.native_batch_norm.default,
-        aten._native_batch_norm_legit.default,
-        aten._native_batch_norm_legit.no_stats,
-        aten._native_batch_norm_legit_no_training.default,
-        aten._batch_norm_with_update.default,
-        aten._batch_norm_no_update.default,
-        aten.cudnn_batch_norm.default,
-    }
-)
 
 
 class Watcher(TorchDispatchMode):
@@ -41,7 +29,8 @@ class Watcher(TorchDispatchMode):
     def __init__(self, model: nn.Module) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.model = model
-        self.names: Mapping[int, str] = MappingProxyType({})
+        self.state: dict[str, Tensor] = {}
+        self.names: dict[int, str] = {}
         self._constants: dict[int, tuple[Tensor, Tensor]] = {}
 
     def name_of(self, tensor: object) -> str | None:
@@ -59,7 +48,8 @@ class Watcher(TorchDispatchMode):
         if func is aten._local_scalar_dense.default:
             _refuse_branching(args[0])
         args, kwargs = self._on_one_device(args, kwargs)
-        out = _shape_of_batch_norm(args) if _is_abstract_batch_norm(func, args) else func(*args, **kwargs)
+        shortcut = SHORTCUTS.get(func) if args and getattr(args[0], "is_meta", False) else None
+        out = func(*args, **kwargs) if shortcut is None else shortcut(*args, **kwargs)
         self.seen(func, args, kwargs, out)
         return out
 
@@ -92,7 +82,7 @@ def watch(model: nn.Module, example: Any, make_watcher: Callable[[], W], *, trai
     refuse_wrapped(model)
     with _modes(model, training), torch.no_grad(), torch.random.fork_rng(devices=[]):
         try:
-            return _run(model, example, make_watcher(), _meta_state(model), on_meta=True)
+            return _run(model, example, make_watcher(), on_meta=True)
         except OtpruneError:
             raise
         except Exception:  # whatever a model raises on meta tensors, the real run below decides
@@ -126,7 +116,7 @@ def refuse_wrapped(model: nn.Module) -> None:
 
 def _run_on_data(model: nn.Module, example: Any, watcher: W) -> tuple[W, Any]:
     try:
-        return _run(model, example, watcher, _real_state(model), on_meta=False)
+        return _run(model, example, watcher, on_meta=False)
     except OtpruneError:
         raise
     except Exception as error:
@@ -138,50 +128,35 @@ def _run_on_data(model: nn.Module, example: Any, watcher: W) -> tuple[W, Any]:
         ) from error
 
 
-def _run(model: nn.Module, example: Any, watcher: W, state: dict[str, Tensor], *, on_meta: bool) -> tuple[W, Any]:
-    watcher.names = {id(tensor): name for name, tensor in state.items()}
+def _run(model: nn.Module, example: Any, watcher: W, *, on_meta: bool) -> tuple[W, Any]:
+    own = named_tensors(model)
+    watcher.state = {name: _stand_in(tensor, on_meta) for name, tensor in own.items()}
+    watcher.names = {id(tensor): name for name, tensor in watcher.state.items()}
     args, kwargs = arguments(example)
     if on_meta:
         args, kwargs = pytree.tree_map_only(Tensor, lambda t: torch.empty_like(t, device="meta"), (args, kwargs))
-    with substituted(model, state), watcher:
+    with replaced(model, {id(tensor): watcher.state[name] for name, tensor in own.items()}), watcher:
         out = model(*args, **kwargs)
     return watcher, out
 
 
-def _meta_state(model: nn.Module) -> dict[str, Tensor]:
-    return {name: torch.empty_like(tensor, device="meta") for name, tensor in _named_tensors(model)}
-
-
-def _real_state(model: nn.Module) -> dict[str, Tensor]:
-    buffers = {name: buffer.clone() for name, buffer in model.named_buffers()}
-    return {name: parameter.detach() for name, parameter in model.named_parameters()} | buffers
-
-
-def _named_tensors(model: nn.Module) -> Iterator[tuple[str, Tensor]]:
-    yield from model.named_parameters()
-    yield from model.named_buffers()
+def _stand_in(tensor: Tensor, on_meta: bool) -> Tensor:
+    """What the run uses in place of a tensor; of buffers a copy, since a model in training writes into those."""
+    if on_meta:
+        return torch.empty_like(tensor, device="meta")
+    return tensor.detach() if isinstance(tensor, nn.Parameter) else tensor.clone()
 
 
 @contextlib.contextmanager
 def _modes(model: nn.Module, training: bool) -> Iterator[None]:
     before = [(module, module.training) for module in model.modules()]
-    for module, _ in before:
-        module.training = training and not isinstance(module, _BatchNorm | _DropoutNd)
+    for module, _ in before:  # past Module.__setattr__, which is slow and does nothing for a flag
+        vars(module)["training"] = training and not isinstance(module, _BatchNorm | _DropoutNd)
     try:
         yield
     finally:
         for module, flag in before:
-            module.training = flag
-
-
-def _is_abstract_batch_norm(func: Any, args: tuple[Any, ...]) -> bool:
-    return func in BATCH_NORMS and args[0].is_meta
-
-
-def _shape_of_batch_norm(args: tuple[Any, ...]) -> tuple[Tensor, ...]:
-    """The outputs' shapes, which is all a meta tensor has; torch's own way to them takes a hundred times longer."""
-    statistic = args[0].new_empty(0)
-    return torch.empty_like(args[0]), statistic, statistic
+            vars(module)["training"] = flag
 
 
 def _refuse_branching(tensor: Tensor) -> None:

@@ -15,6 +15,7 @@ from otprune.errors import CheckpointError, PlanError
 from otprune.files import write_atomically
 from otprune.plan import PruningPlan
 from otprune.surgery import apply, plans_of
+from otprune.tensors import named_tensors
 
 PLANS_KEY = "otprune.plans"
 CLASS_KEY = "otprune.model"
@@ -135,7 +136,7 @@ def _fill(model: nn.Module, tensors: dict[str, Tensor], path: Path) -> None:
 
 def _take_types(model: nn.Module, tensors: dict[str, Tensor]) -> None:
     """A model saved in half or double precision comes back in it."""
-    for name, tensor in [*model.named_parameters(), *model.named_buffers()]:
+    for name, tensor in named_tensors(model).items():
         if name in tensors:
             tensor.data = tensor.data.to(tensors[name].dtype)
 

@@ -17,8 +17,9 @@ from torch.backends import mha
 from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 from torch.utils import _pytree as pytree
 
-from otprune.abstract import BATCH_NORMS, Watcher, arguments, watch
+from otprune.abstract import Watcher, arguments, watch
 from otprune.errors import ExampleError
+from otprune.shortcuts import BATCH_NORMS
 
 aten = torch.ops.aten
 

@@ -86,7 +86,7 @@ def _progress(console: Console) -> Progress:
     return Progress(
         TextColumn("{task.description:<26}"),
         BarColumn(),
-        TextColumn("loss {task.fields[loss]:6.4f}  accuracy {task.fields[accuracy]:5.2f} %"),
+        TextColumn("loss {task.fields[loss]:6.4f}  accuracy {task.fields[accuracy]:6.2f} %"),
         TimeRemainingColumn(),
         console=console,
     )

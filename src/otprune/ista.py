@@ -34,6 +34,7 @@ from otprune.errors import PenaltyError
 from otprune.planning.branches import SUMS, Branches
 from otprune.planning.classes import channel_classes
 from otprune.planning.weights import Weights
+from otprune.tensors import named_tensors
 
 Flags = NDArray[np.bool_]
 
@@ -73,7 +74,7 @@ def rescale(model: nn.Module, example: Any, alpha: float, layers: Collection[str
     graph = trace(model, example)
     chosen = {name: node for name, node in graph.batch_norms.items() if layers is None or name in layers}
     scaled = _rescalable(graph, chosen)
-    tensors = {**dict(model.named_parameters()), **dict(model.named_buffers())}
+    tensors = named_tensors(model)
     norms = [name for name, node in chosen.items() if scaled[node.writes].all()]
     with torch.no_grad():
         for tensor in {t for n in norms for t in (chosen[n].weight, chosen[n].bias) if t is not None}:

@@ -133,7 +133,7 @@ def plan(
     rule = OptimalThreshold() if rule is None else rule
     graph = trace(model, example)
     weights = Weights(model)
-    gammas = _gammas(graph, model, ignore)
+    gammas = _gammas(graph, model, weights.tensors, ignore)
     thresholds = rule.thresholds(gammas)
     small = {name: np.abs(weights[_weight(graph, name)]) for name in gammas}
     negligible = {name: gamma < thresholds.layers[name] for name, gamma in small.items()}
@@ -141,7 +141,8 @@ def plan(
     branches = removable_branches(graph, _branch_ends(small, thresholds.branch, max_ratio), model, protected)
     gone = {node.layer for index in branches.nodes if isinstance(node := graph.nodes[index], Affine)}
     _refuse_dead_layers(small, gone)
-    negligible |= {name: np.ones(len(small[name]), bool) for name in gone if name in small}
+    for index in branches.ends:
+        negligible[graph.nodes[index].layer][:] = True  # type: ignore[union-attr]
     solution = solve(graph, negligible, branches, weights, limits)
     return _described(model, graph, rule, thresholds, negligible, gone, solution, weights, inputs)
 
@@ -163,7 +164,9 @@ def _limits(ignore: Collection[str], round_to: int, max_ratio: float) -> Limits:
     return Limits(ignore, round_to, max_ratio)
 
 
-def _gammas(graph: ChannelGraph, model: nn.Module, ignore: Collection[str]) -> dict[str, Tensor]:
+def _gammas(
+    graph: ChannelGraph, model: nn.Module, tensors: Mapping[str, Tensor], ignore: Collection[str]
+) -> dict[str, Tensor]:
     if not graph.batch_norms:
         raise ModelError(
             f"{type(model).__name__} has no batch norm with scaling factors on the way from the example to its "
@@ -172,9 +175,8 @@ def _gammas(graph: ChannelGraph, model: nn.Module, ignore: Collection[str]) -> d
     unknown = [name for name in ignore if not any(is_ignored(tensor, [name]) for tensor in graph.shapes)]
     if unknown:
         raise PlanError(f"ignore names {unknown[0]!r}, which is no layer of the model: use a name of named_modules()")
-    parameters = dict(model.named_parameters())
     weights = {name: _weight(graph, name) for name in graph.batch_norms}
-    used = {name: parameters[w].detach() for name, w in weights.items() if not is_ignored(w, ignore)}
+    used = {name: tensors[w].detach() for name, w in weights.items() if not is_ignored(w, ignore)}
     for name, gamma in used.items():
         if not bool(torch.isfinite(gamma).all()):
             raise ThresholdError(

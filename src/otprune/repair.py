@@ -20,6 +20,7 @@ from otprune.planning.cuts import Cut
 from otprune.planning.folding import absorbers
 from otprune.planning.weights import Array, Weights
 from otprune.surgery import plans_of
+from otprune.tensors import named_tensors
 
 
 def recalibrate(model: nn.Module, loader: Iterable[Any]) -> nn.Module:
@@ -112,7 +113,7 @@ def fold_constants(small: nn.Module, model: nn.Module, plan: PruningPlan) -> nn.
     values = constants(graph, _shifts(graph, plan, weights), Branches(), weights)
     cuts = {cut.tensor: cut for cut in plan.cuts}
     folded = {fold.tensor: np.array(fold.amounts) for fold in plan.folds}
-    tensors = {**dict(small.named_parameters()), **dict(small.named_buffers())}
+    tensors = named_tensors(small)
     for index, absorber in absorbers(graph, at_borders=True).items():
         node = graph.nodes[index]
         if isinstance(node, Mix) and node.weight in cuts and absorber.name in tensors:

@@ -13,7 +13,7 @@ from torch.utils import _pytree as pytree
 from otprune.abstract import arguments
 from otprune.errors import VerificationError
 from otprune.plan import PruningPlan
-from otprune.substitute import substituted
+from otprune.tensors import named_tensors, substituted
 
 DIVERGED = 1e-6
 
@@ -71,7 +71,7 @@ def verify(model: nn.Module, small: nn.Module, plan: PruningPlan, inputs: Any) -
 
 def masked_parameters(model: nn.Module, plan: PruningPlan) -> dict[str, Tensor]:
     """The batch norms' tensors with the plan's channels zeroed, by name."""
-    tensors = dict(model.named_parameters())
+    tensors = named_tensors(model)
     masks = {}
     for layer, channels in plan.masked.items():
         for kind in ("weight", "bias"):

@@ -1,5 +1,6 @@
 """Run a model once and write down what its operators do to channels."""
 
+import math
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -80,7 +81,7 @@ class Tracer(Watcher):
 
     def fresh(self, *shape: int) -> Tensor:
         """New labels, one for each element of `shape`."""
-        number = int(np.prod(shape))
+        number = math.prod(shape)
         self.count += number
         return torch.arange(self.count - number, self.count).view(shape)
 
@@ -139,7 +140,7 @@ def trace(model: nn.Module, example: Any) -> ChannelGraph:
         ties=tuple(tracer.ties),
         reshaped=np.unique(np.concatenate([np.zeros(0, np.int64), *tracer.reshaped])),
         count=tracer.count,
-        shapes={name: tuple(t.shape) for name, t in [*model.named_parameters(), *model.named_buffers()]},
+        shapes={name: tuple(t.shape) for name, t in tracer.state.items()},
         outputs=[list(tensor.shape) for tensor in tensors_in(out)],
     )
 

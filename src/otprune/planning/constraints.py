@@ -39,8 +39,9 @@ def _equal_groups(node: Mix, live: Flags, scores: Array) -> list[Labels]:
 
 
 def _equal_rows(rows: Labels, live: Flags, scores: Array) -> list[Labels]:
-    goal = max(1, int(live[rows].sum(axis=1).max()))
-    return [_topped_up(row, goal, live, scores) for row in rows]
+    counts = live[rows].sum(axis=1)
+    goal = max(1, int(counts.max()))
+    return [_topped_up(row, goal, live, scores) for row in rows[counts < goal]]
 
 
 def _rounded_up(labels: Labels, live: Flags, scores: Array, round_to: int) -> Labels:

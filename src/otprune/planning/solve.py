@@ -69,7 +69,7 @@ def _scores(graph: ChannelGraph, classes: Labels, weights: Weights) -> Array:
     for node in graph.batch_norms.values():
         gammas = np.abs(weights[node.weight])  # type: ignore[index]
         for labels in (node.reads, node.writes):
-            np.maximum.at(scores, classes[labels], gammas)
+            np.fmax.at(scores, classes[labels], gammas)  # a layer left alone may hold NaN
     return scores[classes]
 
 

@@ -72,8 +72,9 @@ def _write(
 
 def _may_regroup(tracer: "Tracer", parameter: "Parameter", groups: int) -> bool:
     """The number of groups can change only where a module holds it."""
-    owner = tracer.model.get_submodule(parameter.name.rpartition(".")[0])
-    return groups == 1 or getattr(owner, "groups", None) == groups
+    if groups == 1:
+        return True
+    return getattr(tracer.model.get_submodule(parameter.name.rpartition(".")[0]), "groups", None) == groups
 
 
 RULES = {

@@ -4,10 +4,10 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from otprune.abstract import BATCH_NORMS
 from otprune.channels.graph import Affine
 from otprune.channels.labels import along, laid_out
 from otprune.channels.rules.unknown import freeze_arguments
+from otprune.shortcuts import BATCH_NORMS
 
 if TYPE_CHECKING:
     from otprune.channels.trace import Call, Tracer

@@ -1,9 +1,26 @@
-"""Other tensors in place of a model's own, for the length of a `with` block."""
+"""The tensors of a model by name, and others in their place for the length of a `with` block."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 from torch import Tensor, nn
+
+
+def named_tensors(model: nn.Module) -> dict[str, Tensor]:
+    """Parameters and buffers by name, each under its first name alone, found in one walk through the modules.
+
+    >>> list(named_tensors(nn.BatchNorm1d(2)))
+    ['weight', 'bias', 'running_mean', 'running_var', 'num_batches_tracked']
+    """
+    found: dict[str, Tensor] = {}
+    seen: set[int] = set()
+    for path, module in model.named_modules():
+        prefix = f"{path}." if path else ""
+        for name, tensor in (*module._parameters.items(), *module._buffers.items()):
+            if tensor is not None and id(tensor) not in seen:
+                seen.add(id(tensor))
+                found[prefix + name] = tensor
+    return found
 
 
 @contextmanager
@@ -18,8 +35,14 @@ def substituted(model: nn.Module, tensors: Mapping[str, Tensor]) -> Iterator[Non
     ...     net(torch.ones(1, 2))
     tensor([[2.]])
     """
-    own = {**dict(model.named_parameters()), **dict(model.named_buffers())}
-    replacements = {id(own[name]): tensor for name, tensor in tensors.items()}
+    own = named_tensors(model)
+    with replaced(model, {id(own[name]): tensor for name, tensor in tensors.items()}):
+        yield
+
+
+@contextmanager
+def replaced(model: nn.Module, replacements: Mapping[int, Tensor]) -> Iterator[None]:
+    """Put tensors in place of those with the given identities, and those back at the end."""
     places = [
         (holder, key, tensor)
         for module in model.modules()

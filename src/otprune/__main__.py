@@ -8,9 +8,10 @@ def main() -> None:
     try:
         from otprune.cli import app
     except ModuleNotFoundError as missing:
-        if missing.name not in {"typer", "rich"}:
+        package = (missing.name or "").partition(".")[0]
+        if package not in {"typer", "rich"}:
             raise
-        sys.exit(f"The command line needs {missing.name}: pip install 'otprune[cli]'")
+        sys.exit(f"The command line needs {package}: pip install 'otprune[cli]'")
     app()
 
 

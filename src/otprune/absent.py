@@ -35,14 +35,14 @@ class Absent:
         return Absent()
 
     def __add__(self, other: Any) -> Any:
-        return other
+        return other if isinstance(other, Tensor) else self
 
-    __radd__ = __iadd__ = __add__
+    __radd__ = __iadd__ = add = add_ = __add__
 
-    def __mul__(self, other: Any) -> "Absent":
+    def _stays(self, *others: Any) -> "Absent":
         return self
 
-    __rmul__ = __imul__ = __truediv__ = __mul__
+    __neg__ = __abs__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = __rtruediv__ = __pow__ = _stays
 
     def __getattr__(self, name: str) -> Callable[..., "Absent"]:
         if name.startswith("__") or not callable(getattr(Tensor, name, None)):

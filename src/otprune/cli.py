@@ -36,7 +36,7 @@ def demo(
         from otprune import demo as digits
         from otprune.demo_screen import Screen
     except ModuleNotFoundError as missing:
-        if missing.name != "sklearn":
+        if (missing.name or "").partition(".")[0] != "sklearn":
             raise
         typer.echo("The demo's images come with scikit-learn: pip install 'otprune[demo]'", err=True)
         raise typer.Exit(1) from missing

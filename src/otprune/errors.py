@@ -31,3 +31,7 @@ class VerificationError(OtpruneError):
 
 class CheckpointError(OtpruneError):
     """A checkpoint is damaged, foreign, or belongs to another model."""
+
+
+class TrainingError(OtpruneError):
+    """A training cannot go on: its loss is not a number, its images do not fill a batch."""

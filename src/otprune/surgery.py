@@ -18,6 +18,7 @@ from otprune.planning.cuts import Cut
 from otprune.tensors import named_tensors
 
 PLANS = "otprune_plans"
+CHANNELS_LAST = {4: torch.channels_last, 5: torch.channels_last_3d}
 
 
 def prune(model: nn.Module, plan: PruningPlan) -> nn.Module:
@@ -107,6 +108,10 @@ def _empty_hooks(model: nn.Module) -> dict[int, Any]:
 
 
 def _same_kind(smaller: Tensor, tensor: Tensor) -> Tensor:
+    """Laid out in memory like `tensor`, and a parameter where that is one."""
+    channels_last = CHANNELS_LAST.get(tensor.dim())
+    if channels_last and tensor.is_contiguous(memory_format=channels_last) and not tensor.is_contiguous():
+        smaller = smaller.contiguous(memory_format=channels_last)
     return nn.Parameter(smaller, tensor.requires_grad) if isinstance(tensor, nn.Parameter) else smaller
 
 

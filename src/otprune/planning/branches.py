@@ -87,7 +87,7 @@ def _follow(graph: ChannelGraph, branches: Branches, end: int) -> tuple[dict[int
         if survivor is not None and isinstance(node, Pointwise):
             survivors[index] = survivor
             summed[node.writes] = True
-        elif _stays_zero(node, absent):
+        elif _stays_zero(node, absent) or _loses_the_rest(node, survivors.get(index), absent):
             absent[node.writes] = True  # type: ignore[union-attr]
         else:
             return None
@@ -122,6 +122,11 @@ def _stays_zero(node: Node, absent: NDArray[np.bool_]) -> bool:
     zero = torch.zeros(1, dtype=torch.float64)
     arguments = [zero if isinstance(argument, Hole) else argument for argument in node.arguments]
     return bool((node.func(*arguments, **node.keywords) == 0).all())
+
+
+def _loses_the_rest(node: Node, survivor: int | None, absent: NDArray[np.bool_]) -> bool:
+    """Whether a sum that has lost one operand to an earlier branch now loses the other."""
+    return isinstance(node, Pointwise) and survivor is not None and bool(absent[node.labels_of(survivor)].all())
 
 
 def _upstream(graph: ChannelGraph, ends: frozenset[int], survivors: dict[int, int]) -> frozenset[int]:

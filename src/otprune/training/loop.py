@@ -1,0 +1,69 @@
+"""The training loop, flat: for one run, or for several side by side on one device."""
+
+import time
+from collections.abc import Callable, Sequence
+
+import torch
+from otprune.training.data.images import Images
+from torch import nn
+
+from otprune.training.run import EpochRecord, Run
+from otprune.training.stopping import Interrupted, stop_requests
+
+SAVE_EVERY_SECONDS = 60.0
+
+
+def train(run: Run, report: Callable[[Run, EpochRecord], None] | None = None) -> None:
+    """Train to the end of the run's epochs, from wherever it stands."""
+    train_together([run], report)
+
+
+def train_together(runs: Sequence[Run], report: Callable[[Run, EpochRecord], None] | None = None) -> None:
+    """Train several runs side by side; each is what it would be alone.
+
+    On a GPU every run has a stream of its own, and steps are sent to them in turn. Checkpoints are written once a
+    minute, at the end, and when the user breaks off with Ctrl-C; a run with a folder goes on from there.
+    """
+    with stop_requests() as stop:
+        saved = time.monotonic()
+        while waiting := [run for run in runs if not run.done]:
+            for run in waiting:
+                run.begin_epoch()
+            while unfinished := [run for run in waiting if not run.epoch_done]:
+                for run in unfinished:
+                    run.advance()
+                if stop.requested or time.monotonic() - saved > SAVE_EVERY_SECONDS:
+                    for run in waiting:
+                        run.save()
+                    saved = time.monotonic()
+                if stop.requested:
+                    raise Interrupted(_how_to_go_on(waiting))
+            for run in waiting:
+                record = run.end_epoch()
+                if report is not None:
+                    report(run, record)
+                if run.done:
+                    run.save()
+
+
+def _how_to_go_on(runs: Sequence[Run]) -> str:
+    folders = [str(run.folder) for run in runs if run.folder is not None]
+    if not folders:
+        return "stopped; nothing was saved, since the run has no folder"
+    return f"stopped and saved in {', '.join(folders)}: give the same command again to go on"
+
+
+@torch.no_grad()
+def accuracy(model: nn.Module, images: Images, mean: torch.Tensor, std: torch.Tensor, batch: int = 1000) -> float:
+    """The share of images classified rightly, in the model's own precision."""
+    device = next(model.parameters()).device
+    modes = [(module, module.training) for module in model.modules()]
+    model.eval()
+    hits = 0
+    for start in range(0, len(images.labels), batch):
+        pixels = images.pixels[start : start + batch].to(device).float() / 255
+        outputs = model((pixels - mean.view(1, -1, 1, 1).to(device)) / std.view(1, -1, 1, 1).to(device))
+        hits += int((outputs.argmax(1) == images.labels[start : start + batch].to(device)).sum())
+    for module, flag in modes:
+        module.training = flag
+    return hits / len(images.labels)

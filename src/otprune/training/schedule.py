@@ -1,0 +1,42 @@
+"""Learning rates as pure functions of how far a training has come."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+
+class Schedule(Protocol):
+    """The learning rate at a point of the training, counted in epochs; whole numbers are epochs' starts."""
+
+    def __call__(self, epoch: float, epochs: int) -> float: ...
+
+
+@dataclass(frozen=True)
+class Steps:
+    """A constant rate, divided by `factor` at given shares of the training.
+
+    >>> [Steps(0.1, (0.5, 0.75))(epoch, 160) for epoch in (0, 80, 120)]
+    [0.1, 0.01, 0.001]
+    """
+
+    rate: float
+    at: Sequence[float] = (0.5, 0.75)
+    factor: float = 10.0
+
+    def __call__(self, epoch: float, epochs: int) -> float:
+        passed = sum(epoch >= share * epochs for share in self.at)
+        return self.rate / self.factor**passed
+
+
+@dataclass(frozen=True)
+class Constant:
+    """The same rate all the time.
+
+    >>> Constant(0.001)(39, 40)
+    0.001
+    """
+
+    rate: float
+
+    def __call__(self, epoch: float, epochs: int) -> float:
+        return self.rate

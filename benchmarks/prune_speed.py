@@ -32,7 +32,7 @@ REQUIRED = {"resnet50": 1.0, "efficientnet_b0": 1.0, "resnet152": 1.0, "densenet
 SHARE = 0.5
 NEGLIGIBLE = 1e-6
 HEADER = (
-    *("model", "otprune", "Torch-Pruning", "ratio", "95 % interval", "required"),
+    *("model", "otprune", "Torch-Pruning", "ratio", "95 % interval", "of the fastest", "required"),
     *("MACs", "by otprune", "by Torch-Pruning"),
 )
 
@@ -82,6 +82,8 @@ def measure(name: str, options: argparse.Namespace) -> dict[str, Any]:
         "torch_pruning_s": median(torch_pruning_s for _, torch_pruning_s in pairs),
         "ratio": median(ratios),
         "ratio_interval": interval_of_median(ratios),
+        "ratio_of_fastest": min(torch_pruning_s for _, torch_pruning_s in pairs)
+        / min(otprune_s for otprune_s, _ in pairs),
         "required": REQUIRED[name],
         **dict(zip(("macs", "otprune_macs", "torch_pruning_macs"), macs, strict=True)),
         "pairs_s": pairs,
@@ -146,18 +148,24 @@ def row(name: str, results: dict[str, Any]) -> tuple[object, ...]:
         f"{results['torch_pruning_s']:.3f} s",
         f"{results['ratio']:.2f}×",
         f"{lowest:.2f} to {highest:.2f}",
-        f"{results['required']:g}×: {verdict(lowest, highest, results['required'])}",
+        f"{results['ratio_of_fastest']:.2f}×",
+        f"{results['required']:g}×: {verdict(results)}",
         results["macs"],
         results["otprune_macs"],
         results["torch_pruning_macs"],
     )
 
 
-def verdict(lowest: float, highest: float, required: float) -> str:
-    """Whether the interval of the ratio lies on one side of what is required."""
-    if lowest > required:
+def verdict(results: dict[str, Any]) -> str:
+    """Whether the interval of the ratio, and with it the ratio of the fastest runs, lie on one side of the required.
+
+    Other programs on the same cores stretch Torch-Pruning's forward pass on many threads more than they stretch
+    otprune, which computes nothing; the fastest run of each is the one they disturbed least.
+    """
+    ratios = (*results["ratio_interval"], results["ratio_of_fastest"])
+    if min(ratios) > results["required"]:
         return "met"
-    return "MISSED" if highest < required else "not decided"
+    return "MISSED" if max(ratios) < results["required"] else "not decided"
 
 
 if __name__ == "__main__":

@@ -272,6 +272,14 @@ class TestExamples:
         )  # fmt: skip
         assert lines_in(message) == [line_of(HardCodedView.forward, "x.view(-1")]
 
+    @pytest.mark.parametrize("size", [1, 2])
+    def test_too_small_for_a_kernel(self, size: int) -> None:
+        model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.Conv2d(4, 2, 1))
+        refused(
+            ExampleError, f"(1, 3, {size}, {size})", "Kernel size",
+            models=(model,), call=lambda: ot.plan(model, torch.zeros(1, 3, size, size)),
+        )  # fmt: skip
+
     def test_that_a_plan_cannot_write_down(self) -> None:
         model = make(Sequential)
         refused(
@@ -396,12 +404,26 @@ class HardCodedSplit(Toy):
         return self.conv2(one) + self.conv3(other)
 
 
+class HardCodedSplitNormalized(Toy):
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv1, self.bn1 = conv3(3, 6), norm(2, 6)
+        self.bn2, self.bn3 = norm(2, 3), norm(2, 3)
+        self.head = conv(2, 6, 4, bias=True)
+
+    def forward(self, x: Tensor) -> Tensor:
+        one, other = torch.relu(self.bn1(self.conv1(x))).split(3, dim=1)
+        one = self.bn2(one)
+        return self.head(torch.cat([one, self.bn3(other)], 1))
+
+
 @pytest.mark.parametrize(
     ("toy", "mask", "culprit"),
     [
         (HardCodedView, [1], "x.view(-1"),
         (HardCodedGroups, [1, 4], "x.view(2, 2, 3"),
         (HardCodedSplit, [1, 4], "self.conv2(one)"),
+        (HardCodedSplitNormalized, [1, 4], "self.bn2(one)"),
     ],
 )
 def test_a_forward_that_counts_on_its_sizes(toy: type[Toy], mask: list[int], culprit: str) -> None:

@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from importlib.metadata import version
 from io import StringIO
 from pathlib import Path
@@ -15,9 +16,11 @@ from rich.console import Console
 from torch import Tensor, nn
 from typer.testing import CliRunner
 
+from benchmarks import demo_settings
 from otprune import demo
 from otprune.cli import app
 from otprune.demo_screen import Screen
+from tools.readme_tables import ROOT
 
 SHORT = demo.Settings(epochs=3, fine_tune_epochs=1, latency_rounds=3)
 
@@ -39,9 +42,9 @@ def accuracies(record: dict[str, Any]) -> list[float]:
 
 def test_split_keeps_the_share_of_every_digit_and_depends_on_nothing() -> None:
     first, second = demo.load(0.25), demo.load(0.25)
-    held_back = torch.bincount(first.test_labels)
-    all_labels = torch.bincount(torch.cat([first.train.tensors[1], first.test_labels]))
-    assert torch.equal(first.test_images, second.test_images)
+    held_back = torch.bincount(first.held_out_labels)
+    all_labels = torch.bincount(torch.cat([first.train.tensors[1], first.held_out_labels]))
+    assert torch.equal(first.held_out_images, second.held_out_images)
     assert all_labels.sum() == 1797
     assert (held_back - 0.25 * all_labels).abs().max() < 1
 
@@ -72,6 +75,50 @@ def test_record_says_how_it_was_made_and_survives_its_file(
     assert read_back["seed"] == 0
     assert read_back["configuration"]["epochs"] == SHORT.epochs
     assert read_back["provenance"]["torch"] == torch.__version__
+
+
+def as_set(images: Tensor) -> set[bytes]:
+    return {image.numpy().tobytes() for image in images}
+
+
+def test_settings_are_chosen_on_training_images_alone() -> None:
+    demonstration, choosing = demo.load(demo.Settings().test_share), demo_settings.validation_digits()
+    test, learnt, validated = map(
+        as_set, (demonstration.held_out_images, choosing.train.tensors[0], choosing.held_out_images)
+    )
+    assert not test & (learnt | validated)
+    assert not learnt & validated
+    assert len(learnt | validated | test) == 1797
+
+
+def test_settings_are_those_that_the_rule_chose_from_the_record() -> None:
+    record = json.loads((ROOT / "results" / "demo_settings.json").read_text(encoding="utf-8"))
+    trials = {
+        demo_settings.Choice(**point["choice"]): [demo_settings.Trial(**trial) for trial in point["seeds"]]
+        for point in record["results"]["grid"]
+    }
+    chosen = demo_settings.choose(trials)
+    assert record["rule"] == demo_settings.RULE
+    assert record["results"]["chosen"] == vars(chosen)
+    assert {name: getattr(demo.Settings(), name) for name in vars(chosen)} == vars(chosen)
+    assert {name: getattr(demo.Settings(), name) for name in record["configuration"]["fixed"]} == record[
+        "configuration"
+    ]["fixed"]
+
+
+SMALL = demo_settings.Trial(seed=0, unpruned=0.99, recalibrated=0.98, fine_tuned=0.99, flops=100, flops_ratio=9.0)
+
+
+@pytest.mark.parametrize(
+    "flaw",
+    [{"fine_tuned": 0.979}, {"fine_tuned": 0.984}, {"recalibrated": 0.95}, {"flops_ratio": 2.9}],
+    ids=["loses more than a point", "loses half a point on average", "not repaired", "not small"],
+)
+def test_the_rule_takes_the_smallest_network_that_has_no_flaw(flaw: dict[str, float]) -> None:
+    small, large = demo_settings.Choice(2e-2, 30, 5, 0.01), demo_settings.Choice(1e-2, 30, 5, 0.01)
+    trials = {large: [replace(SMALL, flops=200)], small: [SMALL]}
+    assert demo_settings.choose(trials) == small
+    assert demo_settings.choose(trials | {small: [replace(SMALL, **flaw)]}) == large
 
 
 class Slow(nn.Module):

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -283,7 +284,7 @@ class TestRemovedBranches:
         class Summed(ResidualIdentity):
             def forward(self, x: Tensor) -> Tensor:
                 x = torch.relu(self.bn1(self.conv1(x)))
-                out = nn.functional.dropout(self.bn3(self.conv3(torch.relu(self.bn2(self.conv2(x))))), 0.1, False)
+                out = F.dropout(self.bn3(self.conv3(torch.relu(self.bn2(self.conv2(x))))), 0.1, False)
                 match order:
                     case "out += x":
                         out += x
@@ -305,7 +306,7 @@ class TestRemovedBranches:
                 x = torch.relu(self.bn1(self.conv1(x)))
                 out = self.bn2(self.conv2(x))
                 out = 1 - abs(-out + 1) / 2 + (out * 2 - 1) ** 2 - 1 / (out.exp() + 1)
-                out = out * nn.functional.adaptive_avg_pool2d(out, 1)
+                out = out * F.adaptive_avg_pool2d(out, 1)
                 return self.head(torch.relu(self.bn3(self.conv3(out)) + x))
 
         model, small, plan = pruned(Arithmetic, {"bn3": EVERYTHING})
@@ -386,7 +387,7 @@ class TestTraining:
         targets = torch.arange(16) % 2
         for _ in range(15):
             optimizer.zero_grad()
-            nn.functional.cross_entropy(small(example), targets).backward()
+            F.cross_entropy(small(example), targets).backward()
             optimizer.step()
         assert (small(example).argmax(1) == targets).all()
 
@@ -526,6 +527,51 @@ class TestLimits:
         model.get_parameter("bn1.weight").data[2] = 9e-7
         plan = ot.plan(model, model.example(), MaskRule(), round_to=3)
         assert plan.layers[0].kept == [2, 4, 5]
+
+
+# What may happen to a channel that is masked and then constant, but not zero: one half.
+GOES: dict[str, Callable[[Tensor], Tensor]] = {
+    "where": lambda y: torch.where(y > 0.3, y, y * 2),
+    "where both": lambda y: torch.where((y > 0.3) & ~(y > 0.6), y, y * 2),
+    "masked_fill": lambda y: y.masked_fill(y > 0.3, 3.0) + y,
+    "product with a truth value": lambda y: (y > 0.3) * y,
+    "cut off to integers": lambda y: (y * 3).int() * 1.5 + y,
+    "bits": lambda y: (y * 5).int().bitwise_and(1) + y,
+    "cast to truth values": lambda y: (y - 0.5).bool() * 0.7 + y,
+    "rounded to half precision": lambda y: F.softplus(y).half().double(),
+    "average": lambda y: F.avg_pool2d(y, 2),
+    "average, rounded up": lambda y: F.avg_pool2d(y, 3, 2, ceil_mode=True),
+    "maximum, padded": lambda y: F.max_pool2d(y, 3, 1, 1),
+    "reflected": lambda y: F.pad(y, (1, 1, 1, 1), mode="reflect"),
+    "bicubic": lambda y: F.interpolate(y, scale_factor=2, mode="bicubic"),
+}
+# Here it is no longer constant, or its constant is not known.
+STAYS: dict[str, Callable[[Tensor], Tensor]] = {
+    "average, padded": lambda y: F.avg_pool2d(y, 3, 1, 1),
+    "average in 3-d, padded": lambda y: F.avg_pool3d(y.unsqueeze(2), (1, 3, 3), 1, (0, 1, 1)).squeeze(2),
+    "average with a divisor": lambda y: F.avg_pool2d(y, 2, divisor_override=3),
+    "padded with zeros": lambda y: F.pad(y, (1, 1)),
+    "padded with a number": lambda y: F.pad(y, (1, 1), value=0.7),
+    "times the position": lambda y: y * torch.arange(8.0, dtype=y.dtype),
+    "softmax over positions": lambda y: y.softmax(2),
+    "sum over positions": lambda y: y.sum((2, 3), keepdim=True),
+    "cumulative sum": lambda y: y.cumsum(2),
+}
+
+
+@pytest.mark.parametrize("kind", [*GOES, *STAYS])
+def test_constants_are_followed_by_the_operators_themselves(kind: str) -> None:
+    class Halves(Toy):
+        def __init__(self) -> None:
+            super().__init__()
+            self.conv1, self.bn1, self.head = conv3(3, 6), norm(2, 6), conv(2, 6, 4, bias=True)
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.head((GOES | STAYS)[kind](torch.sigmoid(self.bn1(self.conv1(x)))))
+
+    model, small, plan = pruned(Halves, {"bn1": [1, 4]})
+    assert ot.verify(model, small, plan, Halves.example()).relative < 1e-9
+    assert plan.layers[0].kept == ([0, 2, 3, 5] if kind in GOES else EVERYTHING)
 
 
 def outputs(run: Callable[..., Any], inputs: tuple[Tensor, ...]) -> list[Tensor]:

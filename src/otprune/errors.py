@@ -35,3 +35,7 @@ class CheckpointError(OtpruneError):
 
 class TrainingError(OtpruneError):
     """A training cannot go on: its loss is not a number, its images do not fill a batch."""
+
+
+class DataError(OtpruneError):
+    """Training data cannot be had or cannot be trusted: unreachable, short, of a wrong digest, labels out of range."""

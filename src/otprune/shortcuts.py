@@ -65,6 +65,8 @@ def _convolution(
         return aten.convolution.default(source, weight, bias, stride, padding, dilation, *rest)  # type: ignore[no-any-return]
     spans = zip(source.shape[2:], weight.shape[2:], stride, padding, dilation, strict=True)
     sizes = [(size + 2 * pad - gap * (kernel - 1) - 1) // step + 1 for size, kernel, step, pad, gap in spans]
+    if min(sizes) < 1:
+        return aten.convolution.default(source, weight, bias, stride, padding, dilation, *rest)  # type: ignore[no-any-return]
     return source.new_empty([source.shape[0], weight.shape[0], *sizes])
 
 

@@ -6,6 +6,7 @@ from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from torch import nn
 
@@ -72,7 +73,8 @@ class Hole:
 class Pointwise:
     """An element-by-element operator. `operands` are aligned with `writes`; None is an operand without channels.
 
-    `whole` tells which operands have the result's own shape. `writer` is the module that runs an in-place operator.
+    `whole` tells which operands have the result's own shape, `dtypes` what they hold. `writer` is the module that runs
+    an in-place operator.
     """
 
     func: Any
@@ -80,6 +82,7 @@ class Pointwise:
     keywords: Mapping[str, Any]
     operands: tuple[Labels | None, ...]
     whole: tuple[bool, ...]
+    dtypes: tuple[torch.dtype, ...]
     writes: Labels
     writer: nn.Module | None
 

@@ -57,7 +57,9 @@ def _evaluated(node: Pointwise, values: Array, known: Labels) -> Array:
     def filled(argument: Any) -> Any:
         if not isinstance(argument, Hole):
             return argument
-        return torch.from_numpy(values[node.labels_of(argument.operand)][known])
+        filling = torch.from_numpy(values[node.labels_of(argument.operand)][known])
+        dtype = node.dtypes[argument.operand]
+        return filling if dtype.is_floating_point else filling.to(dtype)  # truth values are no numbers to torch
 
     result: Array = node.func(*map(filled, node.arguments), **node.keywords).double().numpy()
     return result

@@ -4,9 +4,10 @@ import time
 from collections.abc import Callable, Sequence
 
 import torch
-from otprune.training.data.images import Images
 from torch import nn
 
+from otprune.errors import TrainingError
+from otprune.training.data.images import Images
 from otprune.training.run import EpochRecord, Run
 from otprune.training.stopping import Interrupted, stop_requests
 
@@ -44,6 +45,19 @@ def train_together(runs: Sequence[Run], report: Callable[[Run, EpochRecord], Non
                     report(run, record)
                 if run.done:
                     run.save()
+
+
+def chosen_device(name: str) -> torch.device:
+    """The device of that name; "auto" is a GPU where there is one.
+
+    >>> chosen_device("cpu")
+    device(type='cpu')
+    """
+    if name == "auto":
+        name = "cuda" if torch.cuda.is_available() else "cpu"
+    if name.startswith("cuda") and not torch.cuda.is_available():
+        raise TrainingError("no GPU was found for --device cuda: use --device cpu, or check the driver with nvidia-smi")
+    return torch.device(name)
 
 
 def _how_to_go_on(runs: Sequence[Run]) -> str:

@@ -7,14 +7,14 @@ from pathlib import Path
 
 import safetensors.torch
 import torch
-from otprune.training.augment import augmented_epoch
-from otprune.training.data.images import Dataset
 from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
 
 from otprune.errors import CheckpointError, TrainingError
 from otprune.files import write_atomically
 from otprune.tensors import named_tensors
+from otprune.training.augment import augmented_epoch
+from otprune.training.data.images import Dataset
 from otprune.training.schedule import Steps
 from otprune.training.step import EpochSums, Optimization, Step, Teacher
 

@@ -66,10 +66,15 @@ class Step:
         self.model, self.batch, self.teacher = model, batch, teacher
         self.optimization = optimization or Optimization()
         self.device = next(model.parameters()).device
+        self._on_gpu = self.device.type == "cuda"
+        if self._on_gpu:
+            model.to(memory_format=torch.channels_last)  # so that the update reads and writes everything in one order
         self.parameters = [p for p in named_tensors(model).values() if isinstance(p, nn.Parameter) and p.requires_grad]
         self.momenta = [torch.zeros_like(p) for p in self.parameters]
-        self._on_gpu = self.device.type == "cuda"
-        self._worker, self._seen = _worker(model, self.parameters) if self._on_gpu else (model, self.parameters)
+        self._worker: nn.Module = model
+        self._seen: list[nn.Parameter] = self.parameters
+        if self._on_gpu:
+            self._worker, self._seen = _worker(model, self.parameters)
         owned = {id(m.weight) for m in model.modules() if isinstance(m, _BatchNorm) and m.affine}
         self._gammas = [index for index, p in enumerate(self.parameters) if id(p) in owned]
         self.rate, self.lam = torch.zeros((), device=self.device), torch.zeros((), device=self.device)
@@ -182,7 +187,7 @@ class EpochSums:
     failed: int
 
 
-def _worker(model: nn.Module, parameters: list[nn.Parameter]) -> tuple[nn.Module, list[Any]]:
+def _worker(model: nn.Module, parameters: list[nn.Parameter]) -> tuple[nn.Module, list[nn.Parameter]]:
     """The model as the GPU runs it: weights in bf16 and channels-last, batch norm and all buffers shared with it."""
     shared = {id(t): t for t in named_tensors(model).values()}
     norms = {id(p) for m in model.modules() if isinstance(m, _BatchNorm) for p in m.parameters()}

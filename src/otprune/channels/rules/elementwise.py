@@ -1,5 +1,6 @@
 """Operators that work element by element: they keep labels, and tie the labels of several operands."""
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import torch
@@ -52,6 +53,7 @@ def _record(tracer: "Tracer", call: "Call", tensors: list[Tensor], aligned: list
             call.kwargs,
             tuple(None if labels is None else labels.numpy() for labels in operands),
             tuple(tensor.shape == call.out.shape for tensor in tensors),
+            tuple(tensor.dtype for tensor in tensors),
             writes.reshape(-1).numpy(),
             innermost_module() if call.func._schema.is_mutable else None,
         )
@@ -99,13 +101,22 @@ def _without_channels(tracer: "Tracer", call: "Call", tensors: list[Tensor]) -> 
 
 
 def same_values(tracer: "Tracer", call: "Call") -> None:
-    """A copy, a cast, a change of layout: values and labels stay."""
+    """A copy, a change of layout: values and labels stay."""
     source = call.args[0]
     parameter = tracer.parameter(source)
     if parameter is not None:
         tracer.mark_parameter(call.out, parameter)
     elif tracer.is_labelled(source):
         tracer.mark(call.out, tracer.labels(source))
+
+
+def cast(tracer: "Tracer", call: "Call") -> None:
+    """Another type rounds the values of channels, or cuts them off; a parameter is still that parameter."""
+    source = call.args[0]
+    if source.dtype == call.out.dtype or tracer.parameter(source) is not None:
+        same_values(tracer, call)
+    else:
+        pointwise(tracer, replace(call, kwargs={"dtype": call.out.dtype}))
 
 
 def dropout(tracer: "Tracer", call: "Call") -> None:
@@ -146,7 +157,16 @@ def gated_half(tracer: "Tracer", call: "Call") -> None:
     writes = tracer.fresh(*values.shape)
     operands = (values.reshape(-1).numpy(), None)
     tracer.nodes.append(
-        Pointwise(aten.mul.Tensor, (Hole(0), Hole(1)), {}, operands, (False, False), writes.reshape(-1).numpy(), None)
+        Pointwise(
+            aten.mul.Tensor,
+            (Hole(0), Hole(1)),
+            {},
+            operands,
+            (False, False),
+            (source.dtype, source.dtype),
+            writes.reshape(-1).numpy(),
+            None,
+        )
     )
     tracer.mark(call.out, writes)
 
@@ -165,12 +185,12 @@ RULES = {
             aten.clone.default,
             aten.detach.default,
             aten.alias.default,
-            aten._to_copy.default,
             aten.lift_fresh.default,
             aten.contiguous.default,
         ),
         same_values,
     ),
+    aten._to_copy.default: cast,
     aten.native_dropout.default: dropout,
     **dict.fromkeys(
         (

@@ -28,9 +28,10 @@ def max_pool(tracer: "Tracer", call: "Call") -> None:
 
 
 def average_pool(tracer: "Tracer", call: "Call") -> None:
-    """Padding is averaged in, so only without it does a constant stay one."""
-    padding = call.args[4] if len(call.args) > 4 else [0]
-    over_positions(tracer, call, "zeros" if any(padding) else "constants")
+    """Padding is averaged in, so only without it, and without a divisor of the user's, does a constant stay one."""
+    padding = call.args[3] if len(call.args) > 3 else [0]
+    divisor = call.args[6] if len(call.args) > 6 else None
+    over_positions(tracer, call, "zeros" if any(padding) or divisor else "constants")
 
 
 def interpolation(tracer: "Tracer", call: "Call") -> None:

@@ -40,14 +40,22 @@ def _note_reshaped(tracer: "Tracer", sources: Sequence[Tensor]) -> None:
 
 
 def view(tracer: "Tracer", call: "Call") -> None:
-    """A view may cut a channel dimension into groups: channels at the same place of every group go together."""
+    """A view may cut a channel dimension into groups: channels at the same place of every group go together.
+
+    Nothing tells the number of groups, which is fixed, from that of channels in each, which is not, but that groups
+    are named first and are fewer; what does not look so must stay.
+    """
     before = varying(tracer.labels(call.args[0]))
     rearrange(tracer, call)
     if tracer.is_labelled(call.out):
         labels = tracer.labels(call.out)
         dims = varying(labels)
         if len(dims) > len(before):
-            _tie_all_but(tracer, labels, max(dims, key=lambda dim: (labels.shape[dim], dim)))
+            *groups, channels = dims
+            if any(labels.shape[dim] > labels.shape[channels] for dim in groups):
+                tracer.freeze(labels, f"{call.func} cuts it into more groups than channels a group")
+            else:
+                _tie_all_but(tracer, labels, channels)
 
 
 def pixel_shuffle(tracer: "Tracer", call: "Call") -> None:

@@ -1,0 +1,1 @@
+"""Training with a sparsity penalty: data, augmentation, the step, schedules, runs that can be resumed."""

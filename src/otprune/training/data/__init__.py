@@ -1,0 +1,81 @@
+"""Data to train on, by name or by folder."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, overload
+
+from otprune.errors import DataError
+from otprune.training.data import cifar
+from otprune.training.data.cifar_files import CIFAR10, CIFAR100
+from otprune.training.data.download import Progress
+from otprune.training.data.images import Dataset, Images, split_off
+
+if TYPE_CHECKING:
+    from otprune.training.data.folder import ImageFolderDataset
+
+__all__ = ["CIFARS", "Dataset", "Images", "Progress", "load", "split_off"]
+
+CIFARS = {"cifar10": CIFAR10, "cifar100": CIFAR100}
+
+
+def _silent(what: str, done: int, total: int) -> None:
+    pass
+
+
+@overload
+def load(
+    data: Literal["cifar10", "cifar100", "digits"], root: Path | str | None = None, *, progress: Progress = _silent
+) -> Dataset: ...
+
+
+@overload
+def load(
+    data: Path | str, root: Path | str | None = None, *, strict: bool = False, progress: Progress = _silent
+) -> "Dataset | ImageFolderDataset": ...
+
+
+def load(
+    data: Path | str, root: Path | str | None = None, *, strict: bool = False, progress: Progress = _silent
+) -> "Dataset | ImageFolderDataset":
+    """Load "cifar10", "cifar100", "digits", or what a folder holds: the files of a CIFAR, or images in train/ and val/.
+
+    Without `root`, a folder with an existing copy, the CIFARs come from the cache and are fetched into it once;
+    `progress` is told how far that is. `strict` makes an unreadable image in a folder an error.
+
+    >>> load("digits").classes
+    ('0', '1', '2', '3', '4', '5', '6', '7', '8', '9')
+    """
+    if data in CIFARS:
+        return cifar.load(CIFARS[str(data)], None if root is None else Path(root), progress)
+    if root is not None:
+        raise DataError(f"`root` is where a copy of {' or '.join(CIFARS)} is; {data} does without")
+    return _digits() if data == "digits" else _folder(Path(data), strict, progress)
+
+
+def _digits() -> Dataset:
+    try:
+        from otprune.training.data import digits
+    except ModuleNotFoundError as missing:
+        raise _lacking("the digits", missing) from missing
+    return digits.load()
+
+
+def _folder(folder: Path, strict: bool, progress: Progress) -> "Dataset | ImageFolderDataset":
+    if not folder.is_dir():
+        raise DataError(f"{folder} is neither a folder nor one of {', '.join(CIFARS)}, digits")
+    held = [name for name, files in CIFARS.items() if cifar.holds(files, folder)]
+    if len(held) > 1:
+        raise DataError(
+            f"{folder} holds {' and '.join(held)}: say which, as in load({held[0]!r}, root={str(folder)!r})"
+        )
+    if held:
+        return cifar.load(CIFARS[held[0]], folder, progress)
+    try:
+        from otprune.training.data.folder import ImageFolderDataset
+    except ModuleNotFoundError as missing:
+        raise _lacking("a folder of images", missing) from missing
+    return ImageFolderDataset(folder, strict)
+
+
+def _lacking(what: str, missing: ModuleNotFoundError) -> DataError:
+    package = (missing.name or "").partition(".")[0]
+    return DataError(f"reading {what} needs {package}: pip install 'otprune[train]'")

@@ -76,14 +76,14 @@ def measure(name: str, options: argparse.Namespace) -> dict[str, Any]:
         return seconds(lambda: prune_with_torch_pruning(own_copy, example))
 
     pairs = in_turn(otprune_seconds, torch_pruning_seconds, options.repeats)
-    ratios = [torch_pruning_s / otprune_s for otprune_s, torch_pruning_s in pairs]
+    otprune_s, torch_pruning_s = zip(*pairs, strict=True)
+    ratios = [theirs / ours for ours, theirs in pairs]
     return {
-        "otprune_s": median(otprune_s for otprune_s, _ in pairs),
-        "torch_pruning_s": median(torch_pruning_s for _, torch_pruning_s in pairs),
+        "otprune_s": median(otprune_s),
+        "torch_pruning_s": median(torch_pruning_s),
         "ratio": median(ratios),
         "ratio_interval": interval_of_median(ratios),
-        "ratio_of_fastest": min(torch_pruning_s for _, torch_pruning_s in pairs)
-        / min(otprune_s for otprune_s, _ in pairs),
+        "ratio_of_fastest": min(torch_pruning_s) / min(otprune_s),
         "required": REQUIRED[name],
         **dict(zip(("macs", "otprune_macs", "torch_pruning_macs"), macs, strict=True)),
         "pairs_s": pairs,

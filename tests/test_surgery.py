@@ -574,6 +574,23 @@ def test_constants_are_followed_by_the_operators_themselves(kind: str) -> None:
     assert plan.layers[0].kept == ([0, 2, 3, 5] if kind in GOES else EVERYTHING)
 
 
+@pytest.mark.parametrize(("groups", "kept"), [(2, 10), (3, 9), (4, 12), (6, 12)])
+def test_a_shuffle_into_more_groups_than_channels_a_group_is_left_alone(groups: int, kept: int) -> None:
+    class Shuffled(Toy):
+        def __init__(self) -> None:
+            super().__init__()
+            self.conv1, self.bn1, self.head = conv3(3, 12), norm(2, 12), conv(2, 12, 4)
+
+        def forward(self, x: Tensor) -> Tensor:
+            n, c, h, w = (x := self.bn1(self.conv1(x))).shape
+            return self.head(x.view(n, groups, c // groups, h, w).transpose(1, 2).reshape(n, c, h, w))
+
+    model, small, plan = pruned(Shuffled, {"bn1": list(range(0, 12, 12 // groups))})
+    assert len(plan.layers[0].kept) == kept
+    assert any("groups" in reason for reason in plan.frozen) == (kept == 12)
+    assert ot.verify(model, small, plan, Shuffled.example()).relative < 1e-9
+
+
 def outputs(run: Callable[..., Any], inputs: tuple[Tensor, ...]) -> list[Tensor]:
     with torch.no_grad():
         return pytree.tree_leaves(run(*inputs))

@@ -54,7 +54,8 @@ def demo(record: Record) -> str:
         f"**`make demo`**: {summary(rows[0], rows[-1])} {record['results']['seconds']:.0f} s in all.\n\n{table}\n\n"
         f"Seed {record['seed']}; latency is the median for {record['configuration']['latency_batch']} images on one "
         f"thread; {measured_with(record)}. λ, the epochs and the fine-tuning were chosen on a validation part of the "
-        f"training images ([record](results/demo_settings.json)); accuracies are on test images that chose nothing."
+        "training images, without the test images ([record](results/demo_settings.json)); the learning rate and the "
+        "network come from earlier trials on another split of the same images."
         f"{other_seeds(record)}"
     )
 
@@ -117,7 +118,8 @@ SECTIONS: dict[str, Callable[[Record], str]] = {
 def measured_with(record: Record) -> str:
     """Versions and hardware in a few words."""
     made = record["provenance"]
-    return f"torch {made['torch']}, Python {made['python']}, {made['gpu'] or made['cpu']}, {made['cores']} cores"
+    cores = "1 core" if made["cores"] == 1 else f"{made['cores']} cores"
+    return f"torch {made['torch']}, Python {made['python']}, {made['gpu'] or made['cpu']}, {cores}"
 
 
 def markdown_table(header: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:

@@ -24,6 +24,7 @@ from otprune.channels.graph import (
     Frozen,
     Hole,
     Labels,
+    Meeting,
     Mix,
     Node,
     Pointwise,
@@ -138,7 +139,7 @@ def _spoiled(node: Node, scaled: Flags) -> Iterator[Labels]:
         mixed = np.logical_xor.reduce(flags) if len(flags) > 1 else np.zeros(len(flags[0]), bool)
         if np.logical_or.reduce(flags).any() and (mixed.any() or not _is_homogeneous(node)):
             yield from (labels[flag] for labels, flag in zip(node.labelled, flags, strict=True))
-    elif isinstance(node, Affine | Sum | Carry) and getattr(node, "keeps", "nothing") == "nothing":
+    elif isinstance(node, Affine | Sum | Carry | Meeting) and getattr(node, "keeps", "nothing") == "nothing":
         yield node.reads[scaled[node.reads]]
     elif isinstance(node, Frozen | Attached):
         yield node.labels[scaled[node.labels]]

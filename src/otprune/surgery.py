@@ -150,7 +150,7 @@ def _resize(module: nn.Module, cut: Cut) -> None:
         module.out_features, module.in_features = module.weight.shape
     elif isinstance(module, nn.PReLU):
         module.num_parameters = module.weight.numel()
-    elif hasattr(module, "num_features"):
+    elif "num_features" in vars(module):
         module.num_features = len(next(iter(cut.keep.values())))  # type: ignore[assignment]
 
 

@@ -73,8 +73,7 @@ class Hole:
 class Pointwise:
     """An element-by-element operator. `operands` are aligned with `writes`; None is an operand without channels.
 
-    `whole` tells which operands have the result's own shape, `dtypes` what they hold. `writer` is the module that runs
-    an in-place operator.
+    `whole` tells which operands have the result's own shape, `dtypes` what they hold.
     """
 
     func: Any
@@ -84,7 +83,6 @@ class Pointwise:
     whole: tuple[bool, ...]
     dtypes: tuple[torch.dtype, ...]
     writes: Labels
-    writer: nn.Module | None
 
     @property
     def labelled(self) -> list[Labels]:
@@ -107,10 +105,29 @@ class Carry:
 
 
 @dataclass(frozen=True, eq=False)
+class Meeting:
+    """Different labels, at different positions, of what some layer takes for one channel: a row for each channel.
+
+    They go together, and `writes` is a constant only where the whole row is that constant.
+    """
+
+    reads: Labels
+    writes: Labels
+
+
+@dataclass(frozen=True, eq=False)
 class Sum:
     """A sum over channels: a zero more or less changes nothing."""
 
     reads: Labels
+
+
+@dataclass(frozen=True, eq=False)
+class Overwriting:
+    """What carries `labels` is about to be changed where it lies, by an operator that `writer` runs."""
+
+    labels: Labels
+    writer: nn.Module | None
 
 
 @dataclass(frozen=True, eq=False)
@@ -146,7 +163,16 @@ class Frozen:
         return f"{self.reason} ({self.location})"
 
 
-Node = Mix | Affine | Pointwise | Carry | Sum | Attached | Partition | Frozen
+Node = Mix | Affine | Pointwise | Carry | Meeting | Sum | Overwriting | Attached | Partition | Frozen
+
+
+def reads_of(node: Node) -> list[Labels]:
+    """The labels whose values a node looks at."""
+    if isinstance(node, Pointwise):
+        return node.labelled
+    if isinstance(node, Mix | Affine | Carry | Meeting | Sum):
+        return [node.reads]
+    return [node.labels] if isinstance(node, Frozen) else []
 
 
 @dataclass(frozen=True, eq=False)

@@ -13,11 +13,12 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from torch.utils import _pytree as pytree
 
 from otprune.abstract import Watcher, watch
-from otprune.channels.graph import Affine, ChannelGraph, Frozen, Labels, Node
-from otprune.channels.labels import NO_CHANNEL, unlabelled
+from otprune.channels.graph import Affine, Carry, ChannelGraph, Frozen, Labels, Meeting, Node, Overwriting, reads_of
+from otprune.channels.labels import NO_CHANNEL, along, unlabelled
 from otprune.channels.rules import rule_for
+from otprune.channels.rules.unknown import unknown
 from otprune.inputs import tensors_in
-from otprune.location import user_location
+from otprune.location import innermost_module, user_location
 
 
 @dataclass(frozen=True)
@@ -52,8 +53,9 @@ class Tracer(Watcher):
     def seen(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> None:
         call = Call(func, args, kwargs, out)
         if func._schema.is_mutable:
-            self._guard_against_aliases(call)
-        rule_for(func)(self, call)
+            self._note_overwriting(call)
+        rule = unknown if "out" in kwargs else rule_for(func)
+        rule(self, call)
         if func.is_view and isinstance(args[0], Tensor):
             for view in pytree.tree_leaves(out):
                 view._otprune_aliased = args[0]._otprune_aliased = True  # type: ignore[attr-defined]
@@ -92,6 +94,16 @@ class Tracer(Watcher):
         a, b = left.reshape(-1).numpy(), right.reshape(-1).numpy()
         self.ties.append((a, b))
 
+    def lane(self, tensor: Tensor, dim: int, why: str) -> Tensor:
+        """One label for each position along `dim`, where whatever lies at the same one counts as one channel."""
+        lanes = along(self.labels(tensor), dim, tensor.shape[dim])
+        if lanes.shape[1] == 1:
+            return lanes[:, 0]
+        self.tie(lanes[:, :1], lanes, why)
+        writes = self.fresh(len(lanes))
+        self.nodes.append(Meeting(lanes.numpy(), writes.numpy()))
+        return writes
+
     def freeze_lonely(self, left: Tensor, right: Tensor, why: str) -> None:
         """A channel that meets "no channel" must stay."""
         lonely = (left == NO_CHANNEL) != (right == NO_CHANNEL)
@@ -114,10 +126,12 @@ class Tracer(Watcher):
         """Record that a parameter is read in a way that fixes its shape."""
         self.nodes.append(Frozen(np.zeros(0, np.int64), reason, user_location(), name))
 
-    def _guard_against_aliases(self, call: Call) -> None:
-        target = call.args[0] if call.args else None
-        if isinstance(target, Tensor) and getattr(target, "_otprune_aliased", False) and self.is_labelled(target):
-            self.freeze(self.labels(target), f"{call.func} writes into a view of another tensor")
+    def _note_overwriting(self, call: Call) -> None:
+        for target in (*call.args[:1], call.kwargs.get("out")):
+            if isinstance(target, Tensor) and self.is_labelled(target):
+                self.nodes.append(Overwriting(self.labels(target).reshape(-1).numpy(), innermost_module()))
+                if getattr(target, "_otprune_aliased", False):
+                    self.freeze(self.labels(target), f"{call.func} writes into a view of another tensor")
 
 
 def trace(model: nn.Module, example: Any) -> ChannelGraph:
@@ -133,16 +147,25 @@ def trace(model: nn.Module, example: Any) -> ChannelGraph:
     for tensor in tensors_in(out):
         labels = tracer.labels(tensor).reshape(-1).numpy()
         tracer.nodes.append(Frozen(labels, "is an output of the model", "model's end", expected=True))
-    calls = Counter(node.layer for node in tracer.nodes if isinstance(node, Affine))
+    nodes = _without_unread_results(tracer)
+    calls = Counter(node.layer for node in nodes if isinstance(node, Affine))
     may_select: Callable[[Affine], bool] = lambda node: calls[node.layer] == 1 and _is_module(model, node.layer)  # noqa: E731
     return ChannelGraph(
-        nodes=tuple(replace(n, selectable=may_select(n)) if isinstance(n, Affine) else n for n in tracer.nodes),
+        nodes=tuple(replace(n, selectable=may_select(n)) if isinstance(n, Affine) else n for n in nodes),
         ties=tuple(tracer.ties),
         reshaped=np.unique(np.concatenate([np.zeros(0, np.int64), *tracer.reshaped])),
         count=tracer.count,
         shapes={name: tuple(t.shape) for name, t in tracer.state.items()},
         outputs=[list(tensor.shape) for tensor in tensors_in(out)],
     )
+
+
+def _without_unread_results(tracer: Tracer) -> list[Node]:
+    """Nodes without those for results that an operator has and the model ignores, such as the places of maxima."""
+    read = np.zeros(tracer.count, bool)
+    for labels in (labels for node in tracer.nodes for labels in reads_of(node)):
+        read[labels] = True
+    return [n for n in tracer.nodes if not isinstance(n, Carry) or n.keeps != "nothing" or read[n.writes].any()]
 
 
 def _is_module(model: nn.Module, layer: str) -> bool:

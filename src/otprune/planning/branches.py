@@ -19,11 +19,12 @@ from otprune.channels.graph import (
     ChannelGraph,
     Frozen,
     Hole,
-    Labels,
     Mix,
     Node,
+    Overwriting,
     Pointwise,
     Sum,
+    reads_of,
 )
 
 aten = torch.ops.aten
@@ -73,29 +74,26 @@ def _follow(graph: ChannelGraph, branches: Branches, end: int) -> tuple[dict[int
     """Follow the zeros from the branch's end to the sums that absorb them; None if anything else reads them."""
     absent = np.zeros(graph.count, bool)
     absent[graph.nodes[end].writes] = True  # type: ignore[union-attr]
-    summed = np.zeros(graph.count, bool)
+    shared = np.zeros(graph.count, bool)  # a sum and the operand that is left are then the same memory
     survivors, in_place = dict(branches.survivors), set[nn.Module]()
     for index in range(end + 1, len(graph.nodes)):
         node = graph.nodes[index]
-        if isinstance(node, Pointwise) and node.writer is not None and _touches(summed, node.operands[0]):
-            if not hasattr(node.writer, "inplace"):
+        if isinstance(node, Overwriting) and shared[node.labels].any():
+            if node.writer is None or not hasattr(node.writer, "inplace"):
                 return None  # it would write into the operand that is left, which others may read
             in_place.add(node.writer)
-        if not any(absent[labels].any() for labels in _reads(node)):
+        if not any(absent[labels].any() for labels in reads_of(node)):
             continue
         survivor = _survivor(node, absent) if index not in survivors else None
         if survivor is not None and isinstance(node, Pointwise):
             survivors[index] = survivor
-            summed[node.writes] = True
+            if survivor != 0 or not node.func._schema.is_mutable:
+                shared[node.writes] = shared[node.labels_of(survivor)] = True
         elif _stays_zero(node, absent) or _loses_the_rest(node, survivors.get(index), absent):
             absent[node.writes] = True  # type: ignore[union-attr]
         else:
             return None
     return (survivors, frozenset(in_place)) if len(survivors) > len(branches.survivors) else None
-
-
-def _touches(marked: NDArray[np.bool_], labels: Labels | None) -> bool:
-    return labels is not None and bool(marked[labels].any())
 
 
 def _survivor(node: Node, absent: NDArray[np.bool_]) -> int | None:
@@ -138,7 +136,7 @@ def _upstream(graph: ChannelGraph, ends: frozenset[int], survivors: dict[int, in
         writes = getattr(node, "writes", None)
         if writes is not None and index not in gone and fed[writes].any() and not needed[writes].any():
             gone.add(index)
-        reads = _reads(node)
+        reads = reads_of(node)
         if index in survivors and isinstance(node, Pointwise) and index not in gone:
             left = node.labels_of(survivors[index])
             needed[left] = True
@@ -146,14 +144,6 @@ def _upstream(graph: ChannelGraph, ends: frozenset[int], survivors: dict[int, in
         for labels in reads:
             (fed if index in gone or index in survivors else needed)[labels] = True
     return frozenset(gone)
-
-
-def _reads(node: Node) -> list[Labels]:
-    if isinstance(node, Pointwise):
-        return node.labelled
-    if isinstance(node, Mix | Affine | Carry | Sum):
-        return [node.reads]
-    return [node.labels] if isinstance(node, Frozen) else []
 
 
 def _can_vanish(graph: ChannelGraph, nodes: frozenset[int], model: nn.Module, protected: Collection[str]) -> bool:

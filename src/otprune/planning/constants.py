@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from otprune.channels.graph import Affine, Carry, ChannelGraph, Hole, Labels, Mix, Pointwise
+from otprune.channels.graph import Affine, Carry, ChannelGraph, Hole, Labels, Meeting, Mix, Pointwise
 from otprune.planning.branches import PRODUCTS, Branches
 from otprune.planning.weights import Array, Weights
 
@@ -33,6 +33,9 @@ def constants(graph: ChannelGraph, start: dict[str, Array], branches: Branches, 
                 values[node.writes] = pointwise(node, values)
         elif isinstance(node, Carry):
             values[node.writes] = _carry(node, values)
+        elif isinstance(node, Meeting):
+            read = values[node.reads]
+            values[node.writes] = np.where((read == read[:, :1]).all(axis=1), read[:, 0], UNKNOWN)
         elif isinstance(node, Mix):
             _mix(node, values, weights)
     return values

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from otprune.channels.graph import Affine, Attached, Carry, ChannelGraph, Frozen, Labels, Mix, Pointwise, Sum
+from otprune.channels.graph import Affine, Attached, ChannelGraph, Frozen, Mix, Node, reads_of
+from otprune.planning.branches import tensors_of
 
 
 @dataclass(frozen=True)
@@ -22,8 +23,8 @@ def absorbers(graph: ChannelGraph, *, at_borders: bool = False) -> dict[int, Abs
     Where the layer pads with zeros a constant is not constant near the border, so it is left out; `at_borders` takes
     it in all the same, for a repair that may be approximate there.
     """
-    uses = Counter(name for node in graph.of(Mix) for name in (node.weight, node.bias))
-    followers = _sole_followers(graph)
+    uses = Counter(name for node in graph.nodes for name in _tensors_used(node))
+    followers = _sole_followers(graph, uses)
     found = {}
     for index, node in enumerate(graph.nodes):
         if not isinstance(node, Mix) or uses[node.weight] > 1 or (node.bias is not None and uses[node.bias] > 1):
@@ -37,23 +38,23 @@ def absorbers(graph: ChannelGraph, *, at_borders: bool = False) -> dict[int, Abs
     return found
 
 
-def _sole_followers(graph: ChannelGraph) -> dict[bytes, str]:
+def _sole_followers(graph: ChannelGraph, uses: Counter[str]) -> dict[bytes, str]:
     """The running means of batch norms that are the only reader of what they read, by those labels."""
     readers = np.zeros(graph.count, np.int64)
-    calls = Counter(node.layer for node in graph.of(Affine))
     for node in graph.nodes:
-        for labels in _all_reads(node):
+        for labels in reads_of(node):
             np.add.at(readers, labels, 1)
     return {
         node.reads.tobytes(): node.mean
         for node in graph.of(Affine)
-        if node.mean is not None and calls[node.layer] == 1 and (readers[node.reads] == 1).all()
+        if node.mean is not None and uses[node.mean] == 1 and (readers[node.reads] == 1).all()
     }
 
 
-def _all_reads(node: object) -> list[Labels]:
-    if isinstance(node, Pointwise):
-        return node.labelled
-    if isinstance(node, Mix | Affine | Carry | Sum):
-        return [node.reads.reshape(-1)]
-    return [node.labels] if isinstance(node, Frozen | Attached) else []
+def _tensors_used(node: Node) -> list[str]:
+    """The parameters and buffers that a node reads, for whatever it needs them."""
+    if isinstance(node, Attached):
+        return [node.name]
+    if isinstance(node, Frozen):
+        return [] if node.parameter is None else [node.parameter]
+    return tensors_of(node)

@@ -57,10 +57,19 @@ def solve(
         if more.size:
             forced[classes[more]] = True
             continue
-        left = {name: flags & ~live[graph.batch_norms[name].writes] for name, flags in masked.items()}
+        left = _still_masked(graph, branches, masked, live)
         if all(np.array_equal(left[name], masked[name]) for name in masked):
             return Solution(live, masked, values, takers, branches)
         masked = left
+
+
+def _still_masked(
+    graph: ChannelGraph, branches: Branches, masked: Mapping[str, Flags], live: Flags
+) -> dict[str, Flags]:
+    """A channel that stays is left as it was; the end of a branch that goes is zero whatever else its labels meet."""
+    ends = {graph.nodes[index].layer for index in branches.ends}  # type: ignore[union-attr]
+    norms = graph.batch_norms
+    return {name: flags if name in ends else flags & ~live[norms[name].writes] for name, flags in masked.items()}
 
 
 def _scores(graph: ChannelGraph, classes: Labels, weights: Weights) -> Array:

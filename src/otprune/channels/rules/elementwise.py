@@ -9,7 +9,6 @@ from torch import Tensor
 from otprune.channels.graph import Attached, Carry, Hole, Pointwise
 from otprune.channels.labels import broadcast, laid_out_fully, varying
 from otprune.channels.rules.unknown import freeze_arguments
-from otprune.location import innermost_module
 
 if TYPE_CHECKING:
     from otprune.channels.trace import Call, Parameter, Tracer
@@ -23,6 +22,9 @@ def pointwise(tracer: "Tracer", call: "Call") -> None:
     if not any(tracer.is_labelled(tensor) for tensor in tensors):
         _without_channels(tracer, call, tensors)
         return
+    if not isinstance(call.out, Tensor):
+        freeze_arguments(tracer, call, f"{call.func} has several results")
+        return
     rank = call.out.dim()
     padded = [_padded(tracer.labels(tensor), rank) for tensor in tensors]
     wide = {dim for labels in padded for dim in varying(labels)}
@@ -30,6 +32,7 @@ def pointwise(tracer: "Tracer", call: "Call") -> None:
     _freeze_spread(tracer, tensors, aligned)
     taking_part = [labels for labels, full in zip(padded, aligned, strict=True) if full]
     if not any(tracer.is_labelled(t) and full for t, full in zip(tensors, aligned, strict=True)):
+        _without_channels(tracer, call, tensors)
         return
     _record(tracer, call, tensors, aligned, taking_part)
 
@@ -55,7 +58,6 @@ def _record(tracer: "Tracer", call: "Call", tensors: list[Tensor], aligned: list
             tuple(tensor.shape == call.out.shape for tensor in tensors),
             tuple(tensor.dtype for tensor in tensors),
             writes.reshape(-1).numpy(),
-            innermost_module() if call.func._schema.is_mutable else None,
         )
     )
     for tensor, parameter in zip(tensors, parameters, strict=True):
@@ -165,7 +167,6 @@ def gated_half(tracer: "Tracer", call: "Call") -> None:
             (False, False),
             (source.dtype, source.dtype),
             writes.reshape(-1).numpy(),
-            None,
         )
     )
     tracer.mark(call.out, writes)

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from otprune.channels.graph import Mix
-from otprune.channels.labels import along, laid_out
+from otprune.channels.labels import laid_out
 from otprune.channels.rules.unknown import freeze_arguments
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ def convolution(tracer: "Tracer", call: "Call") -> None:
     if parameter is None or parameter.axes != tuple(range(weight.dim())) or not _may_regroup(tracer, parameter, groups):
         freeze_arguments(tracer, call, "the convolution's weight is computed, not a parameter of a module")
         return
-    reads = _one_label_a_channel(tracer, source, 1)
+    reads = _read(tracer, call, source, 1)
     writes = tracer.fresh(call.out.shape[1])
     rows, columns = (reads, writes) if transposed else (writes, reads)
     tracer.use(parameter.name, ROWS, rows)
@@ -37,10 +37,10 @@ def matrix_product(tracer: "Tracer", call: "Call") -> None:
     """A linear layer as ATen sees it: activations times the transposed weight, with or without a bias or a batch."""
     *bias, source, weight = call.args[:3]
     parameter = tracer.parameter(weight)
-    if parameter is None or parameter.axes[-2:] not in ((0, 1), (1, 0)):
-        freeze_arguments(tracer, call, "a matrix product of two computed tensors mixes its channels")
+    if parameter is None or not _is_matrix(parameter) or call.kwargs:
+        freeze_arguments(tracer, call, "a matrix product that is no plain linear layer mixes its channels")
         return
-    reads = _one_label_a_channel(tracer, source, source.dim() - 1)
+    reads = _read(tracer, call, source, source.dim() - 1)
     writes = tracer.fresh(call.out.shape[-1])
     transposed = parameter.axes[-2:] == (0, 1)
     rows, columns = (reads, writes) if transposed else (writes, reads)
@@ -50,23 +50,28 @@ def matrix_product(tracer: "Tracer", call: "Call") -> None:
     tracer.mark(call.out, laid_out(writes, call.out.dim() - 1, call.out.dim()))
 
 
-def _one_label_a_channel(tracer: "Tracer", source: Tensor, dim: int) -> Tensor:
-    """Whatever meets the same column of a weight is one channel."""
-    lanes = along(tracer.labels(source), dim, source.shape[dim])
-    if lanes.shape[1] > 1:
-        tracer.tie(lanes[:, :1], lanes, "different channels meet one column of a weight")
-    return lanes[:, 0]
+def _is_matrix(parameter: "Parameter") -> bool:
+    *batch, rows, columns = parameter.axes
+    return {rows, columns} == {ROWS, COLUMNS} and not any(batch)
+
+
+def _read(tracer: "Tracer", call: "Call", source: Tensor, dim: int) -> Tensor:
+    parameter = tracer.parameter(source)
+    if parameter is not None:
+        tracer.freeze_parameter(parameter.name, f"{call.func} reads it as its input")
+    return tracer.lane(source, dim, "different channels meet one column of a weight")
 
 
 def _write(
     tracer: "Tracer", weight: str, bias: Tensor | None, reads: Tensor, writes: Tensor, transposed: bool, padded: bool
 ) -> None:
     parameter = tracer.parameter(bias)
-    if parameter is not None:
-        tracer.use(parameter.name, 0, writes.reshape(-1))
+    name = None
+    if bias is not None and parameter is not None and parameter.axes == (0,) and len(bias) == writes.numel():
+        name = parameter.name
+        tracer.use(name, 0, writes.reshape(-1))
     elif bias is not None:
-        tracer.freeze(writes, "the bias is computed, not a parameter")
-    name = None if parameter is None else parameter.name
+        tracer.freeze(writes, "the bias is not a parameter with one value a channel")
     tracer.nodes.append(Mix(weight, name, reads.numpy(), writes.numpy(), transposed, padded))
 
 

@@ -16,32 +16,32 @@ aten = torch.ops.aten
 Keeps = Literal["constants", "zeros", "nothing"]
 
 
-def over_positions(tracer: "Tracer", call: "Call", keeps: Keeps) -> None:
-    """A pool or an interpolation: positions are combined, batch and channel dimensions stay."""
-    source = call.args[0]
-    out = call.out if isinstance(call.out, Tensor) else call.out[0]
-    _carry(tracer, call, out, [dim for dim in range(source.dim()) if source.shape[dim] != out.shape[dim]], keeps)
-
-
-def max_pool(tracer: "Tracer", call: "Call") -> None:
-    over_positions(tracer, call, "constants")
+def pool(tracer: "Tracer", call: "Call") -> None:
+    """A largest value, or an average that padding and divisors have no part in: a constant stays one."""
+    _over_positions(tracer, call, len(call.args[1]), "constants")
 
 
 def average_pool(tracer: "Tracer", call: "Call") -> None:
     """Padding is averaged in, so only without it, and without a divisor of the user's, does a constant stay one."""
     padding = call.args[3] if len(call.args) > 3 else [0]
     divisor = call.args[6] if len(call.args) > 6 else None
-    over_positions(tracer, call, "zeros" if any(padding) or divisor else "constants")
+    _over_positions(tracer, call, len(call.args[1]), "zeros" if any(padding) or divisor else "constants")
 
 
 def interpolation(tracer: "Tracer", call: "Call") -> None:
-    over_positions(tracer, call, "constants")
+    _over_positions(tracer, call, call.args[0].dim() - 2, "constants")
+
+
+def padding_with_own_values(tracer: "Tracer", call: "Call") -> None:
+    _over_positions(tracer, call, len(call.args[1]) // 2, "constants")
 
 
 def padding(tracer: "Tracer", call: "Call") -> None:
     """Padding with zeros leaves a zero channel zero; with another value, nothing stays constant."""
+    source, amounts = call.args[:2]
     value = call.args[2] if len(call.args) > 2 else 0
-    over_positions(tracer, call, "nothing" if value else "zeros")
+    moved = [source.dim() - 1 - place // 2 for place, amount in enumerate(amounts) if amount]
+    _carry(tracer, call, moved, "nothing" if value else "zeros")
 
 
 def mean(tracer: "Tracer", call: "Call") -> None:
@@ -72,16 +72,14 @@ def spread_out(tracer: "Tracer", call: "Call") -> None:
     if tracer.is_labelled(call.args[0]) and _crosses(tracer, call.args[0], [dim]):
         freeze_arguments(tracer, call, f"{call.func} runs over channels")
     else:
-        _carry(tracer, call, call.out, [], "nothing")
+        _carry(tracer, call, [], "nothing")
 
 
 def _reduction(tracer: "Tracer", call: "Call", keeps: Keeps) -> None:
-    source = call.args[0]
-    out = call.out if isinstance(call.out, Tensor) else call.out[0]
-    _carry(tracer, call, out, _dims(call), keeps)
-    if tracer.is_labelled(out) and out.dim() < source.dim():
-        labels = tracer.labels(out)
-        tracer.mark(out, labels.squeeze(tuple(_dims(call))))
+    _carry(tracer, call, _dims(call), keeps)
+    for out in _results(call):
+        if tracer.is_labelled(out) and out.dim() < call.args[0].dim():
+            tracer.mark(out, tracer.labels(out).squeeze(tuple(_dims(call))))
 
 
 def _dims(call: "Call") -> list[int]:
@@ -97,20 +95,32 @@ def _crosses(tracer: "Tracer", source: Tensor, dims: list[int]) -> bool:
     return any(labels.shape[dim] > 1 for dim in dims)
 
 
-def _carry(tracer: "Tracer", call: "Call", out: Tensor, changed: list[int], keeps: Keeps) -> None:
+def _over_positions(tracer: "Tracer", call: "Call", rank: int, keeps: Keeps) -> None:
+    """The last `rank` dimensions are positions, and combined; batch and channel dimensions stay."""
+    dims = call.args[0].dim()
+    _carry(tracer, call, list(range(dims - rank, dims)), keeps)
+
+
+def _carry(tracer: "Tracer", call: "Call", combined: list[int], keeps: Keeps) -> None:
+    """Channels stay apart unless they lie along a combined dimension; a second result, of indices, has them too."""
     source = call.args[0]
     if not tracer.is_labelled(source):
         parameter = tracer.parameter(source)
         if parameter is not None:
             tracer.freeze_parameter(parameter.name, f"{call.func} is computed from it")
         return
-    if _crosses(tracer, source, changed):
+    if _crosses(tracer, source, combined):
         freeze_arguments(tracer, call, f"{call.func} runs over channels")
         return
     labels = tracer.labels(source)
-    writes = tracer.fresh(*labels.shape)
-    tracer.nodes.append(Carry(labels.reshape(-1).numpy(), writes.reshape(-1).numpy(), keeps))
-    tracer.mark(out, writes)
+    for out, kept in zip(_results(call), (keeps, "nothing"), strict=False):
+        writes = tracer.fresh(*labels.shape)
+        tracer.nodes.append(Carry(labels.reshape(-1).numpy(), writes.reshape(-1).numpy(), kept))
+        tracer.mark(out, writes)
+
+
+def _results(call: "Call") -> list[Tensor]:
+    return [call.out] if isinstance(call.out, Tensor) else list(call.out)
 
 
 def _overloads(*names: str) -> list[Any]:
@@ -134,12 +144,12 @@ RULES = {
             *("_adaptive_avg_pool2d", "_adaptive_avg_pool3d", "adaptive_avg_pool1d", "adaptive_avg_pool2d"),
             *("adaptive_avg_pool3d", "adaptive_max_pool1d", "adaptive_max_pool2d", "adaptive_max_pool3d"),
         ),
-        max_pool,
+        pool,
     ),
     **dict.fromkeys(_overloads("avg_pool1d", "avg_pool2d", "avg_pool3d"), average_pool),
     **dict.fromkeys(_overloads(*_INTERPOLATIONS), interpolation),
-    **dict.fromkeys(_overloads("reflection_pad1d", "reflection_pad2d", "reflection_pad3d"), interpolation),
-    **dict.fromkeys(_overloads("replication_pad1d", "replication_pad2d", "replication_pad3d"), interpolation),
+    **dict.fromkeys(_overloads("reflection_pad1d", "reflection_pad2d", "reflection_pad3d"), padding_with_own_values),
+    **dict.fromkeys(_overloads("replication_pad1d", "replication_pad2d", "replication_pad3d"), padding_with_own_values),
     aten.constant_pad_nd.default: padding,
     aten.mean.default: mean,
     aten.mean.dim: mean,

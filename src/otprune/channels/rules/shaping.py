@@ -25,6 +25,7 @@ def rearrange(tracer: "Tracer", call: "Call") -> None:
     if len(sources) == 1 and tracer.parameter(sources[0]) is not None:
         _rearrange_parameter(tracer, call)
         return
+    _freeze_parameters(tracer, call, sources)
     if not any(tracer.is_labelled(source) for source in sources):
         return
     full = [tracer.labels(source).expand(source.shape) for source in sources]
@@ -33,6 +34,11 @@ def rearrange(tracer: "Tracer", call: "Call") -> None:
     _note_reshaped(tracer, sources)
     for out, labels in zip(_tensors(call.out), _tensors(results), strict=True):
         tracer.mark(out, compress(labels))
+
+
+def _freeze_parameters(tracer: "Tracer", call: "Call", sources: Sequence[Tensor]) -> None:
+    for parameter in filter(None, map(tracer.parameter, sources)):
+        tracer.freeze_parameter(parameter.name, f"{call.func} puts it beside other tensors")
 
 
 def _note_reshaped(tracer: "Tracer", sources: Sequence[Tensor]) -> None:
@@ -79,6 +85,7 @@ def concatenate(tracer: "Tracer", call: "Call") -> None:
         for other in across[1:]:
             tracer.tie(across[0], other, "concatenated with positions that carry no channel")
     _note_reshaped(tracer, sources)
+    _freeze_parameters(tracer, call, sources)
     shape = list(torch.broadcast_shapes(*(labels.shape for labels in across)))
     lanes = [tracer.labels(source).expand(*shape[:dim], source.shape[dim], *shape[dim + 1 :]) for source in sources]
     if any(tracer.is_labelled(source) for source in sources):
@@ -123,7 +130,7 @@ def index_select(tracer: "Tracer", call: "Call") -> None:
     if name is None or not name.endswith(SELECTION):
         freeze_arguments(tracer, call, f"{call.func} takes channels by their position")
         return
-    lane = along(tracer.labels(source), dim, source.shape[dim])[:, 0]
+    lane = tracer.lane(source, dim, "different channels meet one selection")
     picks = tracer.model.get_buffer(name).cpu()
     tracer.mark(call.out, laid_out(lane[picks], dim, source.dim()))
     call.out._otprune_selection = (lane, picks)
@@ -140,9 +147,9 @@ def _rearrange_parameter(tracer: "Tracer", call: "Call") -> None:
     for dim, axis in enumerate(parameter.axes):
         indices = laid_out(torch.arange(shape[dim]), dim, len(shape)).expand(shape)
         result = _ON_LABELS.get(call.func, call.func)(indices, *call.args[1:], **call.kwargs)
-        dims = varying(compress(result)) if isinstance(result, Tensor) else []
-        if axis is not None and len(dims) == 1 and result.shape[dims[0]] == shape[dim]:
-            axes[dims[0]] = axis
+        found = compress(result) if isinstance(result, Tensor) else indices[:0]
+        if axis is not None and torch.equal(found.reshape(-1), torch.arange(shape[dim])):
+            axes[varying(found)[0]] = axis
     wide = sum(size > 1 for size, axis in zip(shape, parameter.axes, strict=True) if axis is not None)
     if isinstance(call.out, Tensor) and len(axes) == wide:
         tracer.mark_parameter(call.out, _renamed(parameter, axes, call.out.dim()))

@@ -1,10 +1,11 @@
 """Run a model once to look at its operators, without computing and without touching it.
 
 Parameters, buffers and inputs are swapped for meta tensors, which have a shape and no data. A model that looks at its
-data (a detector, say) does not run on those; it is then run on the real tensors, its buffers cloned first.
+data (a detector, say) does not run on those; it is then run on the real tensors, its tensors cloned first.
 """
 
 import contextlib
+from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeVar
 
@@ -48,7 +49,7 @@ class Watcher(TorchDispatchMode):
         if func is aten._local_scalar_dense.default:
             _refuse_branching(args[0])
         args, kwargs = self._on_one_device(args, kwargs)
-        shortcut = SHORTCUTS.get(func) if args and getattr(args[0], "is_meta", False) else None
+        shortcut = SHORTCUTS.get(func) if args and _is_meta_number(args[0]) else None
         out = func(*args, **kwargs) if shortcut is None else shortcut(*args, **kwargs)
         self.seen(func, args, kwargs, out)
         return out
@@ -72,21 +73,28 @@ class Watcher(TorchDispatchMode):
 
 W = TypeVar("W", bound=Watcher)
 
+_CONTAINERS: dict[type, Callable[[Any, Any], None]] = {
+    dict: dict.update,
+    OrderedDict: OrderedDict.update,
+    list: list.extend,
+    set: set.update,
+}
+
 
 def watch(model: nn.Module, example: Any, make_watcher: Callable[[], W], *, training: bool) -> tuple[W, Any]:
     """Run `model` on `example` under a watcher; return the watcher and the model's output.
 
     With `training`, auxiliary heads run too, while batch norm and dropout stay in evaluation mode. Nothing on the
-    model changes: not its flags, its buffers, nor the random state.
+    model changes: not its flags, its tensors, what its forward keeps on it, nor the random state.
     """
     refuse_wrapped(model)
-    with _modes(model, training), torch.no_grad(), torch.random.fork_rng(devices=[]):
+    with torch.no_grad(), torch.random.fork_rng(devices=[]):
         try:
-            return _run(model, example, make_watcher(), on_meta=True)
+            return _run(model, example, make_watcher(), training, on_meta=True)
         except OtpruneError:
             raise
         except Exception:  # whatever a model raises on meta tensors, the real run below decides
-            return _run_on_data(model, example, make_watcher())
+            return _run_on_data(model, example, make_watcher(), training)
 
 
 def arguments(example: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -114,9 +122,9 @@ def refuse_wrapped(model: nn.Module) -> None:
         raise ModelError(f"{compiled[0]} was compiled in place by .compile(): prune first, compile the result")
 
 
-def _run_on_data(model: nn.Module, example: Any, watcher: W) -> tuple[W, Any]:
+def _run_on_data(model: nn.Module, example: Any, watcher: W, training: bool) -> tuple[W, Any]:
     try:
-        return _run(model, example, watcher, on_meta=False)
+        return _run(model, example, watcher, training, on_meta=False)
     except OtpruneError:
         raise
     except Exception as error:
@@ -128,35 +136,48 @@ def _run_on_data(model: nn.Module, example: Any, watcher: W) -> tuple[W, Any]:
         ) from error
 
 
-def _run(model: nn.Module, example: Any, watcher: W, *, on_meta: bool) -> tuple[W, Any]:
+def _run(model: nn.Module, example: Any, watcher: W, training: bool, *, on_meta: bool) -> tuple[W, Any]:
     own = named_tensors(model)
     watcher.state = {name: _stand_in(tensor, on_meta) for name, tensor in own.items()}
     watcher.names = {id(tensor): name for name, tensor in watcher.state.items()}
     args, kwargs = arguments(example)
     if on_meta:
         args, kwargs = pytree.tree_map_only(Tensor, lambda t: torch.empty_like(t, device="meta"), (args, kwargs))
-    with replaced(model, {id(tensor): watcher.state[name] for name, tensor in own.items()}), watcher:
+    with _put_back(model), replaced(model, {id(tensor): watcher.state[name] for name, tensor in own.items()}), watcher:
+        _set_modes(model, training)
         out = model(*args, **kwargs)
     return watcher, out
 
 
 def _stand_in(tensor: Tensor, on_meta: bool) -> Tensor:
-    """What the run uses in place of a tensor; of buffers a copy, since a model in training writes into those."""
-    if on_meta:
-        return torch.empty_like(tensor, device="meta")
-    return tensor.detach() if isinstance(tensor, nn.Parameter) else tensor.clone()
+    """What the run uses in place of a tensor; on data a copy, since a model in training may write into it."""
+    return torch.empty_like(tensor, device="meta") if on_meta else tensor.detach().clone()
+
+
+def _set_modes(model: nn.Module, training: bool) -> None:
+    for module in model.modules():  # past Module.__setattr__, which is slow and does nothing for a flag
+        vars(module)["training"] = training and not isinstance(module, _BatchNorm | _DropoutNd)
 
 
 @contextlib.contextmanager
-def _modes(model: nn.Module, training: bool) -> Iterator[None]:
-    before = [(module, module.training) for module in model.modules()]
-    for module, _ in before:  # past Module.__setattr__, which is slow and does nothing for a flag
-        vars(module)["training"] = training and not isinstance(module, _BatchNorm | _DropoutNd)
+def _put_back(model: nn.Module) -> Iterator[None]:
+    """Put every module's attributes back at the end: flags, and what a forward keeps there, such as a cache."""
+    before = [(vars(module), dict(vars(module))) for module in model.modules()]
+    containers = [value for _, attributes in before for value in attributes.values() if type(value) in _CONTAINERS]
+    contents = [value.copy() for value in containers]
     try:
         yield
     finally:
-        for module, flag in before:
-            vars(module)["training"] = flag
+        for attributes, old in before:
+            attributes.clear()
+            attributes.update(old)
+        for container, content in zip(containers, contents, strict=True):
+            container.clear()
+            _CONTAINERS[type(container)](container, content)
+
+
+def _is_meta_number(value: object) -> bool:
+    return isinstance(value, Tensor) and value.is_meta and value.is_floating_point()
 
 
 def _refuse_branching(tensor: Tensor) -> None:

@@ -20,7 +20,7 @@ from otprune.errors import ModelError, PlanError, ThresholdError
 from otprune.files import write_atomically
 from otprune.inputs import describe
 from otprune.planning.branches import removable_branches
-from otprune.planning.cuts import Cut, Fold, cuts, folds, not_in_place, removed_layers, selections
+from otprune.planning.cuts import Cut, Fold, cuts, folds, not_in_place, pieces, removed_layers, selections
 from otprune.planning.solve import Limits, Solution, is_ignored, solve
 from otprune.planning.weights import Weights
 from otprune.tables import table
@@ -59,6 +59,7 @@ class PruningPlan:
     frozen: list[str]
     inputs: Any
     outputs: list[list[int]]
+    pieces: dict[str, list[list[int]]]
 
     def __str__(self) -> str:
         rows = [(p.name, p.channels, len(p.kept), f"{p.threshold:.3g}", p.note) for p in self.layers]
@@ -233,6 +234,7 @@ def _described(
         frozen=list(dict.fromkeys(str(node) for node in graph.of(Frozen) if not node.expected)),
         inputs=inputs,
         outputs=graph.outputs,
+        pieces=pieces(graph, solution),
     )
 
 

@@ -1,7 +1,5 @@
 """A plan and a model make a smaller model: same classes, same names, smaller tensors. The original is untouched."""
 
-import copy
-from collections import OrderedDict
 from typing import Any
 
 import torch
@@ -10,9 +8,11 @@ from torch.nn.modules.conv import _ConvNd, _ConvTransposeNd
 
 from otprune.absent import Removed
 from otprune.abstract import Watcher, refuse_wrapped, watch
-from otprune.channels.rules.shaping import SELECTION
+from otprune.channels.rules.shaping import SELECTION, SPLITS, VIEWS
+from otprune.copying import copied
 from otprune.errors import ModelError, OtpruneError, PlanError, VerificationError
 from otprune.inputs import make, tensors_in
+from otprune.location import user_location
 from otprune.plan import PruningPlan, fingerprint
 from otprune.planning.cuts import Cut
 from otprune.tensors import named_tensors
@@ -43,7 +43,7 @@ def apply(model: nn.Module, plan: PruningPlan) -> nn.Module:
     """Do the surgery alone: cut tensors, resize layers, put in selections, take out branches."""
     refuse_wrapped(model)
     _require_fit(model, plan)
-    small: nn.Module = copy.deepcopy(model, _replacements(model, plan))
+    small = copied(model, _replacements(model, plan))
     for cut in plan.cuts:
         _resize(small.get_submodule(cut.tensor.rpartition(".")[0]), cut)
     for name, module in small.named_modules():
@@ -84,27 +84,21 @@ def _require_fit(model: nn.Module, plan: PruningPlan) -> None:
 
 
 def _replacements(model: nn.Module, plan: PruningPlan) -> dict[int, Any]:
-    """What `deepcopy` is to put in place of each module that goes and each tensor that shrinks or takes a constant."""
+    """What the copy is to have in place of each module that goes and each tensor that shrinks or takes a constant."""
     cuts = {cut.tensor: cut for cut in plan.cuts}
+    indices = Indices()
     folds = {fold.tensor: fold.amounts for fold in plan.folds}
     memo: dict[int, Any] = {id(model.get_submodule(name)): Removed() for name in plan.removed}
-    memo |= _empty_hooks(model)
     for name, tensor in named_tensors(model).items():
         smaller = tensor.detach()
         if name in folds:
             amounts = torch.tensor(folds[name], dtype=torch.float64, device=smaller.device)
             smaller = (smaller.double() + amounts).to(tensor.dtype)
         if name in cuts:
-            smaller = cut_tensor(smaller, cuts[name])
+            smaller = cut_tensor(smaller, cuts[name], indices)
         if smaller.shape != tensor.shape or name in folds:
             memo[id(tensor)] = _same_kind(smaller, tensor)
     return memo
-
-
-def _empty_hooks(model: nn.Module) -> dict[int, Any]:
-    """The dozen empty dictionaries that every module has, which take `deepcopy` longer than all tensors."""
-    attributes = (value for module in model.modules() for value in vars(module).values())
-    return {id(value): OrderedDict() for value in attributes if type(value) is OrderedDict and not value}
 
 
 def _same_kind(smaller: Tensor, tensor: Tensor) -> Tensor:
@@ -115,23 +109,37 @@ def _same_kind(smaller: Tensor, tensor: Tensor) -> Tensor:
     return nn.Parameter(smaller, tensor.requires_grad) if isinstance(tensor, nn.Parameter) else smaller
 
 
-def cut_tensor(tensor: Tensor, cut: Cut) -> Tensor:
+class Indices:
+    """Lists of indices as tensors. Each list cuts half a dozen tensors and is converted once."""
+
+    def __init__(self) -> None:
+        self._made: dict[tuple[torch.device, tuple[int, ...]], Tensor] = {}
+
+    def on(self, device: torch.device, indices: list[int]) -> Tensor:
+        """The list as a tensor on a device."""
+        key = (device, tuple(indices))
+        if key not in self._made:
+            self._made[key] = torch.tensor(indices, device=device)
+        return self._made[key]
+
+
+def cut_tensor(tensor: Tensor, cut: Cut, indices: Indices) -> Tensor:
     """The part of a tensor that stays, in memory of its own.
 
-    >>> cut_tensor(torch.arange(4), Cut("bias", (4,), {0: [1, 3]}))
+    >>> cut_tensor(torch.arange(4), Cut("bias", (4,), {0: [1, 3]}), Indices())
     tensor([1, 3])
     """
-    for axis, indices in sorted(cut.keep.items()):
+    for axis, stays in sorted(cut.keep.items()):
         if axis == 1 and cut.groups is not None:
-            tensor = _columns_of_groups(tensor, indices, cut.groups)
-        elif len(indices) < tensor.shape[axis]:
-            tensor = tensor.index_select(axis, torch.tensor(indices, device=tensor.device))
+            tensor = _columns_of_groups(tensor, indices.on(tensor.device, stays), cut.groups)
+        elif len(stays) < tensor.shape[axis]:
+            tensor = tensor.index_select(axis, indices.on(tensor.device, stays))
     return tensor
 
 
-def _columns_of_groups(tensor: Tensor, indices: list[int], groups: int) -> Tensor:
+def _columns_of_groups(tensor: Tensor, indices: Tensor, groups: int) -> Tensor:
     """From the rows of each group, the columns that its own list names."""
-    columns = torch.tensor(indices, device=tensor.device).view(groups, -1)
+    columns = indices.view(groups, -1)
     if columns.shape[1] == tensor.shape[1]:
         return tensor
     rows = torch.arange(tensor.shape[0], device=tensor.device)[:, None]
@@ -166,16 +174,24 @@ def _select(module: nn.Module, positions: list[int] | None) -> None:
         module.register_forward_pre_hook(select_channels)
 
 
-class _Silent(Watcher):
+class _Shapes(Watcher):
+    """Writes down what views and splits come to, by the line of the model they are on."""
+
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__(model)
+        self.found: dict[str, list[list[int]]] = {}
+
     def seen(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> None:
-        pass
+        if func in VIEWS | SPLITS:
+            shapes = [list(tensor.shape) for tensor in tensors_in(out)]
+            self.found.setdefault(user_location(), []).extend(shapes)
 
 
 def _require_same_outputs(small: nn.Module, plan: PruningPlan) -> None:
     device = next(small.parameters()).device
     example = make(plan.inputs, device, torch.Generator().manual_seed(0))
     try:
-        _, out = watch(small, example, lambda: _Silent(small), training=True)
+        watcher, out = watch(small, example, lambda: _Shapes(small), training=True)
     except ModelError:
         raise
     except OtpruneError as error:
@@ -189,3 +205,11 @@ def _require_same_outputs(small: nn.Module, plan: PruningPlan) -> None:
             f"the pruned model's outputs have shapes {shapes} instead of {plan.outputs}: some line of the model takes "
             f"its channels by number. Leave the layers near it alone with ignore=[...]."
         )
+    for line, pieces in plan.pieces.items():
+        found = iter(watcher.found.get(line, []))
+        if not all(shape in found for shape in pieces):
+            raise VerificationError(
+                f"the pruned model cuts its channels at {line} into other pieces than {pieces}, so that line counts on "
+                f"a fixed number of channels: compute it from the tensor's own shape, or leave the layers around it "
+                f"alone with ignore=[...]."
+            )

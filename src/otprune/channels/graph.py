@@ -147,6 +147,19 @@ class Partition:
 
 
 @dataclass(frozen=True, eq=False)
+class Shaped:
+    """What came of a view or a split that cuts channels into pieces: its labels, its shape, and the line.
+
+    Which of the sizes follow the number of channels only that line knows; a pruned model has to come to what the
+    labels say.
+    """
+
+    labels: Labels
+    shape: tuple[int, ...]
+    location: str
+
+
+@dataclass(frozen=True, eq=False)
 class Frozen:
     """Labels that must stay, and why. `labels` is empty where a whole parameter is meant.
 
@@ -163,7 +176,7 @@ class Frozen:
         return f"{self.reason} ({self.location})"
 
 
-Node = Mix | Affine | Pointwise | Carry | Meeting | Sum | Overwriting | Attached | Partition | Frozen
+Node = Mix | Affine | Pointwise | Carry | Meeting | Sum | Overwriting | Attached | Partition | Shaped | Frozen
 
 
 def reads_of(node: Node) -> list[Labels]:

@@ -9,16 +9,31 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.nn.modules.batchnorm import _BatchNorm
+from torch.nn.modules.batchnorm import _BatchNorm, _NormBase
+from torch.nn.modules.conv import _ConvNd
 from torch.utils import _pytree as pytree
 
 from otprune.abstract import Watcher, watch
-from otprune.channels.graph import Affine, Carry, ChannelGraph, Frozen, Labels, Meeting, Node, Overwriting, reads_of
+from otprune.channels.graph import (
+    Affine,
+    Carry,
+    ChannelGraph,
+    Frozen,
+    Labels,
+    Meeting,
+    Node,
+    Overwriting,
+    Shaped,
+    reads_of,
+)
 from otprune.channels.labels import NO_CHANNEL, along, unlabelled
 from otprune.channels.rules import rule_for
 from otprune.channels.rules.unknown import unknown
 from otprune.inputs import tensors_in
 from otprune.location import innermost_module, user_location
+
+_RESIZABLE = (_ConvNd, _NormBase, nn.Linear, nn.PReLU)
+_WITHOUT_SIZES = frozenset({nn.Module, nn.Sequential, nn.ModuleList, nn.ModuleDict, nn.ParameterList, nn.ParameterDict})
 
 
 @dataclass(frozen=True)
@@ -113,8 +128,15 @@ class Tracer(Watcher):
     def use(self, name: str, axis: int, labels: Tensor) -> None:
         """Labels that run along an axis of a parameter; a second use of the parameter ties them to the first."""
         earlier = self._uses.setdefault((name, axis), labels)
-        if earlier is not labels:
+        if earlier is labels:
+            self._freeze_if_size_is_kept(name)
+        else:
             self.tie(earlier, labels, f"{name} is used for different channels")
+
+    def _freeze_if_size_is_kept(self, name: str) -> None:
+        module = self.model.get_submodule(name.rpartition(".")[0])
+        if _keeps_its_sizes(module):
+            self.freeze_parameter(name, f"{type(module).__name__} keeps its sizes to itself")
 
     def freeze(self, labels: Tensor, reason: str) -> None:
         """Record that these labels must stay, and which line of the model is the cause."""
@@ -125,6 +147,10 @@ class Tracer(Watcher):
     def freeze_parameter(self, name: str, reason: str) -> None:
         """Record that a parameter is read in a way that fixes its shape."""
         self.nodes.append(Frozen(np.zeros(0, np.int64), reason, user_location(), name))
+
+    def note_pieces(self, *pieces: Tensor) -> None:
+        """Record what channels were cut into, and which line of the model did that."""
+        self.nodes += [Shaped(self.labels(t).numpy(), tuple(t.shape), user_location()) for t in pieces]
 
     def _note_overwriting(self, call: Call) -> None:
         for target in (*call.args[:1], call.kwargs.get("out")):
@@ -146,7 +172,9 @@ def trace(model: nn.Module, example: Any) -> ChannelGraph:
     tracer, out = watch(model, example, lambda: Tracer(model), training=True)
     for tensor in tensors_in(out):
         labels = tracer.labels(tensor).reshape(-1).numpy()
-        tracer.nodes.append(Frozen(labels, "is an output of the model", "model's end", expected=True))
+        parameter = tracer.parameter(tensor)
+        name = None if parameter is None else parameter.name
+        tracer.nodes.append(Frozen(labels, "is an output of the model", "model's end", name, expected=True))
     nodes = _without_unread_results(tracer)
     calls = Counter(node.layer for node in nodes if isinstance(node, Affine))
     may_select: Callable[[Affine], bool] = lambda node: calls[node.layer] == 1 and _is_module(model, node.layer)  # noqa: E731
@@ -166,6 +194,12 @@ def _without_unread_results(tracer: Tracer) -> list[Node]:
     for labels in (labels for node in tracer.nodes for labels in reads_of(node)):
         read[labels] = True
     return [n for n in tracer.nodes if not isinstance(n, Carry) or n.keeps != "nothing" or read[n.writes].any()]
+
+
+def _keeps_its_sizes(module: nn.Module) -> bool:
+    """Whether torch's own code in it counts on sizes that surgery does not know how to change."""
+    counting = {base for base in type(module).__mro__ if base.__module__.startswith("torch.nn.modules.")}
+    return bool(counting - _WITHOUT_SIZES) and not isinstance(module, _RESIZABLE)
 
 
 def _is_module(model: nn.Module, layer: str) -> bool:

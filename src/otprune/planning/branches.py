@@ -30,7 +30,8 @@ from otprune.channels.graph import (
 aten = torch.ops.aten
 
 SUMS = frozenset({aten.add.Tensor, aten.add_.Tensor})
-PRODUCTS = frozenset({aten.mul.Tensor, aten.mul_.Tensor})
+# Zero in a labelled operand makes the result zero, whatever the other operands are.
+PRODUCTS = frozenset({aten.mul.Tensor, aten.mul_.Tensor, aten._prelu_kernel.default})
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from torch import nn
 
-from otprune.channels.graph import Affine, Attached, ChannelGraph, Mix
+from otprune.channels.graph import Affine, Attached, ChannelGraph, Mix, Shaped
 from otprune.planning.branches import tensors_of
 from otprune.planning.constants import summed_kernel
 from otprune.planning.liveness import Flags
@@ -59,6 +59,20 @@ def selections(graph: ChannelGraph, solution: Solution) -> dict[str, list[int]]:
             if not np.array_equal(picks, np.arange(arriving.sum())):
                 found[node.layer] = picks.tolist()
     return found
+
+
+def pieces(graph: ChannelGraph, solution: Solution) -> dict[str, list[list[int]]]:
+    """For each line of the model that cuts channels into pieces, the shapes that it must come to."""
+    found: dict[str, list[list[int]]] = {}
+    for node in graph.of(Shaped):
+        found.setdefault(node.location, []).append(_shape_left(node, solution.live))
+    return found
+
+
+def _shape_left(node: Shaped, live: Flags) -> list[int]:
+    stays = live[node.labels]
+    lanes = (np.moveaxis(stays, dim, 0).reshape(stays.shape[dim], -1).any(axis=1) for dim in range(stays.ndim))
+    return [size if lane.size == 1 else int(lane.sum()) for lane, size in zip(lanes, node.shape, strict=True)]
 
 
 def removed_layers(graph: ChannelGraph, solution: Solution) -> list[str]:

@@ -7,11 +7,12 @@ import torch
 
 from otprune.channels.rules import elementwise, mixing, normalizing, pooling, shaping
 from otprune.channels.rules.elementwise import pointwise
-from otprune.channels.rules.unknown import unknown
+from otprune.channels.rules.unknown import factory, unknown
 
 Rule = Callable[[Any, Any], None]
 
 RULES: dict[Any, Rule] = {
+    torch.ops.aten.empty.memory_format: factory,
     **elementwise.RULES,
     **mixing.RULES,
     **normalizing.RULES,

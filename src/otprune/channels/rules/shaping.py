@@ -53,15 +53,15 @@ def view(tracer: "Tracer", call: "Call") -> None:
     """
     before = varying(tracer.labels(call.args[0]))
     rearrange(tracer, call)
-    if tracer.is_labelled(call.out):
-        labels = tracer.labels(call.out)
-        dims = varying(labels)
-        if len(dims) > len(before):
-            *groups, channels = dims
-            if any(labels.shape[dim] > labels.shape[channels] for dim in groups):
-                tracer.freeze(labels, f"{call.func} cuts it into more groups than channels a group")
-            else:
-                _tie_all_but(tracer, labels, channels)
+    labels = tracer.labels(call.out)
+    dims = varying(labels)
+    if len(dims) > len(before):
+        *groups, channels = dims
+        if any(labels.shape[dim] > labels.shape[channels] for dim in groups):
+            tracer.freeze(labels, f"{call.func} cuts it into more groups than channels a group")
+        else:
+            _tie_all_but(tracer, labels, channels)
+        tracer.note_pieces(call.out)
 
 
 def pixel_shuffle(tracer: "Tracer", call: "Call") -> None:
@@ -103,7 +103,8 @@ def split(tracer: "Tracer", call: "Call") -> None:
     """Equal pieces must stay equal; pieces of different sizes are taken as fixed."""
     source = call.args[0]
     dim = (call.args[2] if len(call.args) > 2 else call.kwargs.get("dim", 0)) % source.dim()
-    if tracer.is_labelled(source) and tracer.labels(source).shape[dim] > 1:
+    cuts_channels = tracer.labels(source).shape[dim] > 1
+    if cuts_channels:
         sizes = {piece.shape[dim] for piece in call.out}
         lanes = along(tracer.labels(source), dim, source.shape[dim])
         if len(sizes) > 1 or lanes.shape[1] > 1:
@@ -111,6 +112,8 @@ def split(tracer: "Tracer", call: "Call") -> None:
         else:
             tracer.nodes.append(Partition(lanes[:, 0].reshape(len(call.out), -1).numpy()))
     rearrange(tracer, call)
+    if cuts_channels:
+        tracer.note_pieces(*call.out)
 
 
 def part(tracer: "Tracer", call: "Call") -> None:
@@ -148,8 +151,9 @@ def _rearrange_parameter(tracer: "Tracer", call: "Call") -> None:
         indices = laid_out(torch.arange(shape[dim]), dim, len(shape)).expand(shape)
         result = _ON_LABELS.get(call.func, call.func)(indices, *call.args[1:], **call.kwargs)
         found = compress(result) if isinstance(result, Tensor) else indices[:0]
-        if axis is not None and torch.equal(found.reshape(-1), torch.arange(shape[dim])):
-            axes[varying(found)[0]] = axis
+        dims = varying(found)
+        if axis is not None and len(dims) == 1 and torch.equal(found.reshape(-1), torch.arange(shape[dim])):
+            axes[dims[0]] = axis
     wide = sum(size > 1 for size, axis in zip(shape, parameter.axes, strict=True) if axis is not None)
     if isinstance(call.out, Tensor) and len(axes) == wide:
         tracer.mark_parameter(call.out, _renamed(parameter, axes, call.out.dim()))
@@ -168,8 +172,11 @@ def _tensors(tree: Any) -> list[Tensor]:
 _WITHOUT_SIZES = frozenset({aten.permute.default, aten.transpose.int, aten.t.default, aten.unsqueeze.default})
 _ON_LABELS = {aten.view.default: torch.reshape, aten._unsafe_view.default: torch.reshape}
 
+VIEWS = frozenset({aten.view.default, aten._unsafe_view.default, aten._reshape_alias.default})
+SPLITS = frozenset({aten.split.Tensor, aten.split_with_sizes.default})
+
 RULES = {
-    **dict.fromkeys((aten.view.default, aten._unsafe_view.default, aten._reshape_alias.default), view),
+    **dict.fromkeys(VIEWS, view),
     **dict.fromkeys(
         (
             *(aten.permute.default, aten.transpose.int, aten.t.default, aten.unsqueeze.default),
@@ -181,7 +188,7 @@ RULES = {
     **dict.fromkeys((aten.pixel_shuffle.default,), pixel_shuffle),
     aten.cat.default: concatenate,
     aten.stack.default: stack,
-    **dict.fromkeys((aten.split.Tensor, aten.split_with_sizes.default), split),
+    **dict.fromkeys(SPLITS, split),
     **dict.fromkeys((aten.slice.Tensor, aten.select.int, aten.unbind.int), part),
     aten.index_select.default: index_select,
 }

@@ -14,6 +14,10 @@ def unknown(tracer: "Tracer", call: "Call") -> None:
     freeze_arguments(tracer, call, f"{call.func} has no rule")
 
 
+def factory(tracer: "Tracer", call: "Call") -> None:
+    """A tensor made from nothing carries no channel."""
+
+
 def freeze_arguments(tracer: "Tracer", call: "Call", reason: str) -> None:
     for tensor in pytree.tree_leaves((call.args, call.kwargs)):
         if not isinstance(tensor, Tensor):

@@ -1,0 +1,57 @@
+"""Copies of modules with some of their parts replaced, made the way `copy.deepcopy` makes them, only faster."""
+
+import copy
+from collections import OrderedDict
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn.modules.conv import _ConvNd
+
+_ITSELF = frozenset({int, float, bool, str, bytes, type(None), torch.dtype, torch.device, torch.Size})
+_PLAIN_RESTORE = frozenset({nn.Module.__setstate__, _ConvNd.__setstate__})
+
+
+def copied(module: nn.Module, memo: dict[int, Any]) -> nn.Module:
+    """A deep copy of a module, with the parts that `memo` knows (by identity) replaced by what it says.
+
+    Most of what `deepcopy` does to a module is copying a dozen empty dictionaries by a general protocol; those are
+    made here. Modules that define how they are copied or pickled are left to `deepcopy`.
+
+    >>> net = nn.Sequential(nn.Linear(1, 1))
+    >>> twin = copied(net, {})
+    >>> torch.equal(twin[0].weight, net[0].weight), twin[0].weight is net[0].weight
+    (True, False)
+    """
+    if id(module) in memo:
+        known: nn.Module = memo[id(module)]
+        return known
+    if not _copies_plainly(type(module)):
+        return copy.deepcopy(module, memo)
+    twin = type(module).__new__(type(module))
+    memo[id(module)] = twin
+    vars(twin).update({name: _value(value, memo) for name, value in vars(module).items()})
+    return twin
+
+
+def _copies_plainly(kind: type[nn.Module]) -> bool:
+    return (
+        not hasattr(kind, "__deepcopy__")
+        and kind.__reduce_ex__ is object.__reduce_ex__
+        and kind.__getstate__ is object.__getstate__
+        and kind.__setstate__ in _PLAIN_RESTORE
+    )
+
+
+def _value(value: Any, memo: dict[int, Any]) -> Any:
+    if type(value) in _ITSELF:
+        return value
+    if id(value) in memo:
+        return memo[id(value)]
+    if isinstance(value, nn.Module):
+        return copied(value, memo)
+    if type(value) in (dict, OrderedDict):
+        memo[id(value)] = twin = type(value)()
+        twin.update((key, _value(item, memo)) for key, item in value.items())
+        return twin
+    return copy.deepcopy(value, memo)

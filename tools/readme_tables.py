@@ -39,8 +39,36 @@ def filled(readme: str, results: Path) -> str:
     _, end, after = rest.partition(END)
     if not (begin and end):
         sys.exit(f"README.md has lost its marks {BEGIN} and {END}: put them back around the results")
-    sections = [section(_read(results / name)) for name, section in SECTIONS.items() if (results / name).exists()]
+    records = sorted((results / "cifar10" / "vgg14").glob("*.json"))
+    sections = [cifar10([_read(path) for path in records])] if records else []
+    sections += [section(_read(results / name)) for name, section in SECTIONS.items() if (results / name).exists()]
     return "\n".join([before + BEGIN, "\n\n".join(sections), END + after])
+
+
+def cifar10(records: list[Record]) -> str:
+    """The paper's VGG-14 on CIFAR-10: accuracy after every stage, for every λ there is a record of."""
+    records = sorted(records, key=lambda record: record["experiment"]["training"]["lam"])
+    table = markdown_table(
+        ("λ", "unpruned", "pruned", "+ recalibrated", "+ 1 epoch", "+ 40 epochs", "FLOPs", "parameters"),
+        [_cifar10_row(record) for record in records],
+    )
+    before = records[0]["results"]["cost_before"]
+    lost = max(r["results"]["accuracy_sparse"] - r["results"]["accuracy_recalibrated"] for r in records)
+    return (
+        "**`otprune sweep --model vgg14 --data cifar10`**: the paper's VGG-14 on CIFAR-10, 160 epochs with L1, pruned "
+        f"by OT. Recalibrated, without any training, no pruned network is more than {100 * lost:.2f} points below the "
+        "one it was made from.\n\n"
+        f"{table}\n\nTest accuracy of the last checkpoint, one seed each; unpruned {before['flops']:,} FLOPs and "
+        f"{before['parameters']:,} parameters; {measured_with(records[0])}."
+    )
+
+
+def _cifar10_row(record: Record) -> tuple[str, ...]:
+    found = record["results"]
+    stages = ("sparse", "pruned", "recalibrated", "finetuned_1", "finetuned")
+    costs = (f"{found['cost_after'][kind] / found['cost_before'][kind]:.1%}" for kind in ("flops", "parameters"))
+    accuracies = (f"{100 * found[f'accuracy_{stage}']:.2f} %" for stage in stages)
+    return (f"{record['experiment']['training']['lam']:g}", *accuracies, *costs)
 
 
 def demo(record: Record) -> str:

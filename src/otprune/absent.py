@@ -16,8 +16,19 @@ SUMS = frozenset(
 )
 
 
+# What is asked of a tensor and is no tensor itself.
+FACTS = frozenset(
+    {
+        *("size", "dim", "ndimension", "numel", "nelement", "stride", "storage_offset", "is_contiguous", "get_device"),
+        *("item", "tolist", "numpy", "data_ptr", "element_size", "type", "is_floating_point", "is_complex", "equal"),
+    }
+)
+
+
 class Absent:
     """The value of a branch that is gone. Added to a tensor it is that tensor; whatever else is done to it, it stays.
+
+    It has no sizes and no values, and whoever asks for them gets an error.
 
     >>> x = torch.ones(2)
     >>> x + Absent() is x, torch.relu(Absent()) * 3 + x is x
@@ -29,9 +40,12 @@ class Absent:
         cls, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         if func in SUMS:
-            present = [argument for argument in args[:2] if isinstance(argument, Tensor)]
+            operands = (*args[:2], *(kwargs or {}).values())
+            present = [operand for operand in operands if isinstance(operand, Tensor)]
             if present:
                 return present[0]
+        if getattr(func, "__name__", "") in FACTS:
+            raise TypeError(f"a branch that was pruned away has no {func.__name__}")
         return Absent()
 
     def __add__(self, other: Any) -> Any:
@@ -45,7 +59,7 @@ class Absent:
     __neg__ = __abs__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = __rtruediv__ = __pow__ = _stays
 
     def __getattr__(self, name: str) -> Callable[..., "Absent"]:
-        if name.startswith("__") or not callable(getattr(Tensor, name, None)):
+        if name.startswith("__") or name in FACTS or not callable(getattr(Tensor, name, None)):
             raise AttributeError(f"a branch that was pruned away has no {name}")
         return lambda *args, **kwargs: self
 

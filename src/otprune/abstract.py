@@ -131,8 +131,9 @@ def _run_on_data(model: nn.Module, example: Any, watcher: W, training: bool) -> 
         shapes = ", ".join(str(tuple(t.shape)) for t in pytree.tree_leaves(example) if isinstance(t, Tensor))
         raise ExampleError(
             f"{type(model).__name__} does not run on the example of shape {shapes or type(example).__name__}: "
-            f"{error} ({user_location(error)}). Pass an example the model accepts: a tensor, a tuple of "
-            f"arguments, or a dict of keyword arguments."
+            f"{error} ({user_location(error)}). Pass an example the model accepts in "
+            f"{'training' if training else 'evaluation'} mode: a tensor, a tuple of arguments, or a dict of keyword "
+            f"arguments."
         ) from error
 
 
@@ -143,7 +144,7 @@ def _run(model: nn.Module, example: Any, watcher: W, training: bool, *, on_meta:
     args, kwargs = arguments(example)
     if on_meta:
         args, kwargs = pytree.tree_map_only(Tensor, lambda t: torch.empty_like(t, device="meta"), (args, kwargs))
-    with _put_back(model), replaced(model, {id(tensor): watcher.state[name] for name, tensor in own.items()}), watcher:
+    with put_back(model), replaced(model, {id(tensor): watcher.state[name] for name, tensor in own.items()}), watcher:
         _set_modes(model, training)
         out = model(*args, **kwargs)
     return watcher, out
@@ -160,7 +161,7 @@ def _set_modes(model: nn.Module, training: bool) -> None:
 
 
 @contextlib.contextmanager
-def _put_back(model: nn.Module) -> Iterator[None]:
+def put_back(model: nn.Module) -> Iterator[None]:
     """Put every module's attributes back at the end: flags, and what a forward keeps there, such as a cache."""
     before = [(vars(module), dict(vars(module))) for module in model.modules()]
     containers = [value for _, attributes in before for value in attributes.values() if type(value) in _CONTAINERS]

@@ -1,12 +1,17 @@
 """The command line. Thin: parse, call, print; each verb is a function whose signature is its flags."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
 
 from otprune import __version__
+
+if TYPE_CHECKING:
+    from otprune.experiments.stages import Pipeline
+
+WIDTH_OF_FILES = 120
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, rich_markup_mode="markdown")
 
@@ -72,8 +77,16 @@ def sweep(
     device: Annotated[str, typer.Option(help="cpu, cuda, or auto: a GPU where there is one.")] = "auto",
 ) -> None:
     """Run the pipeline for several λ and seeds, all side by side on one device."""
-    runs = {out / f"lam{text}-seed{seed}": (float(text), seed) for text in lam.split(",") for seed in range(seeds)}
+    lams = {text.strip(): _number(text) for text in lam.split(",")}
+    runs = {out / f"lam{text}-seed{seed}": (value, seed) for text, value in lams.items() for seed in range(seeds)}
     _run_all(model, data, runs, epochs, finetune_epochs, device)
+
+
+def _number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError as error:
+        raise typer.BadParameter(f"{text!r} is not a number; write --lam 1e-5,1e-4") from error
 
 
 def _run_all(
@@ -81,27 +94,36 @@ def _run_all(
 ) -> None:
     from otprune.errors import OtpruneError
     from otprune.experiments import stages
-    from otprune.experiments.experiment import Experiment
     from otprune.experiments.screen import progress, results_table
-    from otprune.training.loop import chosen_device
-    from otprune.training.run import Training
-    from otprune.training.stopping import Interrupted
 
     console = Console()
+    if not console.is_terminal:
+        console.width = WIDTH_OF_FILES
     try:
-        where, images = chosen_device(device), stages.open_data(data)
-        pipelines = [
-            stages.Pipeline(
-                Experiment(model, data, Training(epochs=epochs, lam=lam, seed=seed), finetune_epochs=finetune_epochs),
-                folder,
-                images,
-                where,
-            )
-            for folder, (lam, seed) in runs.items()
-        ]
+        pipelines = _pipelines(model, data, runs, epochs, finetune_epochs, device)
         with progress(console) as report:
             records = stages.run(pipelines, report)
-    except (OtpruneError, Interrupted) as problem:
-        console.print(f"[bold]{problem}[/]", highlight=False)
-        raise typer.Exit(130 if isinstance(problem, Interrupted) else 1) from problem
+    except (OtpruneError, OSError) as problem:
+        typer.echo(problem, err=True)
+        raise typer.Exit(1) from problem
+    except KeyboardInterrupt as stopped:
+        typer.echo(str(stopped) or "stopped: give the same command again to go on", err=True)
+        raise typer.Exit(130) from stopped
     console.print(results_table(records))
+
+
+def _pipelines(
+    model: str, data: str, runs: dict[Path, tuple[float, int]], epochs: int, finetune_epochs: int, device: str
+) -> "list[Pipeline]":
+    from otprune.experiments import stages
+    from otprune.experiments.experiment import Experiment, augmented
+    from otprune.training.loop import chosen_device
+    from otprune.training.run import Training
+
+    where, images = chosen_device(device), stages.open_data(data)
+    pipelines = []
+    for folder, (lam, seed) in runs.items():
+        training = Training(epochs=epochs, lam=lam, seed=seed, augment=augmented(data))
+        experiment = Experiment(model, data, training, finetune_epochs=finetune_epochs)
+        pipelines.append(stages.Pipeline(experiment, folder, images, where))
+    return pipelines

@@ -5,10 +5,11 @@ from collections import OrderedDict
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.nn.modules.conv import _ConvNd
 
 _ITSELF = frozenset({int, float, bool, str, bytes, type(None), torch.dtype, torch.device, torch.Size})
+_PLAIN_STATE = frozenset({object.__getstate__, nn.Module.__getstate__})
 _PLAIN_RESTORE = frozenset({nn.Module.__setstate__, _ConvNd.__setstate__})
 
 
@@ -38,7 +39,7 @@ def _copies_plainly(kind: type[nn.Module]) -> bool:
     return (
         not hasattr(kind, "__deepcopy__")
         and kind.__reduce_ex__ is object.__reduce_ex__
-        and kind.__getstate__ is object.__getstate__
+        and kind.__getstate__ in _PLAIN_STATE
         and kind.__setstate__ in _PLAIN_RESTORE
     )
 
@@ -50,6 +51,14 @@ def _value(value: Any, memo: dict[int, Any]) -> Any:
         return memo[id(value)]
     if isinstance(value, nn.Module):
         return copied(value, memo)
+    if isinstance(value, Tensor) and not value.is_leaf:  # kept from a forward pass; deepcopy refuses it
+        memo[id(value)] = value.detach().clone()
+        return memo[id(value)]
+    if type(value) is list:
+        items: list[Any] = []
+        memo[id(value)] = items
+        items.extend(_value(item, memo) for item in value)
+        return items
     if type(value) in (dict, OrderedDict):
         memo[id(value)] = twin = type(value)()
         twin.update((key, _value(item, memo)) for key, item in value.items())

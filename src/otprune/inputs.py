@@ -8,17 +8,22 @@ from torch import Tensor
 
 from otprune.errors import PlanError
 
+_FEW = 4096
 _PLAIN = (str, int, float, bool, type(None))
 
 
 def describe(example: Any) -> Any:
     """An example as JSON-able data: tensors by shape and type, containers and plain values as they are.
 
+    Tensors of whole numbers keep their values too, unless they are large: they may be lengths, or places in a table.
+
     >>> describe((torch.zeros(2, 3), True))
     {'tuple': [{'tensor': [2, 3], 'dtype': 'float32'}, True]}
     """
     if isinstance(example, Tensor):
-        return {"tensor": list(example.shape), "dtype": str(example.dtype).removeprefix("torch.")}
+        description = {"tensor": list(example.shape), "dtype": str(example.dtype).removeprefix("torch.")}
+        whole = not (example.is_floating_point() or example.is_complex() or example.is_meta)
+        return description | ({"values": example.tolist()} if whole and example.numel() <= _FEW else {})
     if isinstance(example, tuple | list):
         return {type(example).__name__ if isinstance(example, list) else "tuple": [describe(item) for item in example]}
     if isinstance(example, dict):
@@ -34,19 +39,35 @@ def tensors_in(value: Any) -> list[Tensor]:
     >>> len(tensors_in({"logits": torch.zeros(1), "features": (torch.zeros(1), 3)}))
     2
     """
+    return list(tensors_by_path(value).values())
+
+
+def tensors_by_path(value: Any, path: str = "") -> dict[str, Tensor]:
+    """The same, by the way that leads to each.
+
+    >>> list(tensors_by_path({"logits": torch.zeros(1), "features": (torch.zeros(1), 3)}, "output"))
+    ["output['logits']", "output['features'][0]"]
+    """
     if isinstance(value, Tensor):
-        return [value]
+        return {path: value}
+    found: dict[str, Tensor] = {}
+    for step, item in _items(value):
+        found |= tensors_by_path(item, path + step)
+    return found
+
+
+def _items(value: Any) -> list[tuple[str, Any]]:
     if isinstance(value, Mapping):
-        return [tensor for item in value.values() for tensor in tensors_in(item)]
+        return [(f"[{key!r}]", item) for key, item in value.items()]
     if isinstance(value, list | tuple):
-        return [tensor for item in value for tensor in tensors_in(item)]
-    if isinstance(value, torch.nn.Module) or not hasattr(value, "__dict__"):
+        return [(f"[{index}]", item) for index, item in enumerate(value)]
+    if callable(value) or not hasattr(value, "__dict__"):
         return []
-    return [tensor for item in vars(value).values() for tensor in tensors_in(item)]
+    return [(f".{name}", item) for name, item in vars(value).items()]
 
 
 def make(description: Any, device: torch.device, generator: torch.Generator) -> Any:
-    """An example that fits a description, floating-point tensors drawn from a normal distribution, others zero.
+    """An example that fits a description, floating-point tensors drawn from a normal distribution.
 
     >>> make({"tensor": [2, 3], "dtype": "int64"}, torch.device("cpu"), torch.Generator()).sum()
     tensor(0)
@@ -66,4 +87,6 @@ def _tensor(description: dict[str, Any], device: torch.device, generator: torch.
     dtype = getattr(torch, description["dtype"])
     if dtype.is_floating_point:
         return torch.randn(description["tensor"], generator=generator).to(device, dtype)
+    if "values" in description:
+        return torch.tensor(description["values"], dtype=dtype, device=device).view(description["tensor"])
     return torch.zeros(description["tensor"], dtype=dtype, device=device)

@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import nn
 from torch.utils import _pytree as pytree
 
@@ -21,6 +20,7 @@ from otprune.channels.graph import (
     Attached,
     Carry,
     ChannelGraph,
+    Flags,
     Frozen,
     Hole,
     Labels,
@@ -36,8 +36,6 @@ from otprune.planning.branches import SUMS, Branches
 from otprune.planning.classes import channel_classes
 from otprune.planning.weights import Weights
 from otprune.tensors import named_tensors
-
-Flags = NDArray[np.bool_]
 
 
 def layer_penalties(model: nn.Module, example: Any) -> dict[str, float]:

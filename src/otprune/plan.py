@@ -13,21 +13,21 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from otprune.channels.graph import Affine, ChannelGraph, Frozen
+from otprune.channels.graph import Affine, ChannelGraph, Flags, Frozen
 from otprune.channels.rules.shaping import SELECTION
 from otprune.channels.trace import trace
 from otprune.errors import ModelError, PlanError, ThresholdError
 from otprune.files import write_atomically
 from otprune.inputs import describe
-from otprune.planning.branches import removable_branches
-from otprune.planning.cuts import Cut, Fold, cuts, folds, not_in_place, pieces, removed_layers, selections
+from otprune.planning.absence import Absence
+from otprune.planning.branches import removable_branches, removed_layers
+from otprune.planning.cuts import Cut, Fold, Piece, cuts, folds, not_in_place, pieces, selections, still_read
 from otprune.planning.solve import Limits, Solution, is_ignored, solve
 from otprune.planning.weights import Weights
 from otprune.tables import table
 from otprune.thresholds import OptimalThreshold, Rule, Thresholds
 
 FORMAT = 1
-Flags = NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
@@ -55,11 +55,12 @@ class PruningPlan:
     selections: dict[str, list[int]]
     removed: list[str]
     not_in_place: list[str]
+    still_read: list[str]
     folds: list[Fold]
     frozen: list[str]
     inputs: Any
     outputs: list[list[int]]
-    pieces: dict[str, list[list[int]]]
+    pieces: list[Piece]
 
     def __str__(self) -> str:
         rows = [(p.name, p.channels, len(p.kept), f"{p.threshold:.3g}", p.note) for p in self.layers]
@@ -87,6 +88,7 @@ class PruningPlan:
             fields["layers"] = [LayerPlan(**layer) for layer in fields["layers"]]
             fields["cuts"] = [_cut_from(cut) for cut in fields["cuts"]]
             fields["folds"] = [Fold(**fold) for fold in fields["folds"]]
+            fields["pieces"] = [Piece(**piece) for piece in fields["pieces"]]
             return cls(**fields)
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise PlanError(f"this is not a pruning plan: {error}. Write one with `plan.save(path)`.") from error
@@ -139,7 +141,8 @@ def plan(
     small = {name: np.abs(weights[_weight(graph, name)]) for name in gammas}
     negligible = {name: gamma < thresholds.layers[name] for name, gamma in small.items()}
     protected = {tensor for tensor in graph.shapes if is_ignored(tensor, ignore)}
-    branches = removable_branches(graph, _branch_ends(small, thresholds.branch, max_ratio), model, protected)
+    ends = _branch_ends(small, thresholds.branch, max_ratio)
+    branches = removable_branches(graph, ends, model, protected, Absence(model, example))
     gone = {node.layer for index in branches.nodes if isinstance(node := graph.nodes[index], Affine)}
     _refuse_dead_layers(small, gone)
     for index in branches.ends:
@@ -228,8 +231,9 @@ def _described(
         masked={name: np.flatnonzero(flags).tolist() for name, flags in solution.masked.items() if flags.any()},
         cuts=cuts(graph, solution),
         selections=selections(graph, solution),
-        removed=removed_layers(graph, solution),
+        removed=removed_layers(graph, solution.branches),
         not_in_place=not_in_place(model, solution),
+        still_read=still_read(graph, model, solution),
         folds=folds(graph, solution, weights),
         frozen=list(dict.fromkeys(str(node) for node in graph.of(Frozen) if not node.expected)),
         inputs=inputs,

@@ -7,14 +7,13 @@ from torch import Tensor, nn
 from torch.nn.modules.conv import _ConvNd, _ConvTransposeNd
 
 from otprune.absent import Removed
-from otprune.abstract import Watcher, refuse_wrapped, watch
-from otprune.channels.rules.shaping import SELECTION, SPLITS, VIEWS
+from otprune.abstract import refuse_wrapped
+from otprune.channels.rules.shaping import SELECTION
 from otprune.copying import copied
-from otprune.errors import ModelError, OtpruneError, PlanError, VerificationError
-from otprune.inputs import make, tensors_in
-from otprune.location import user_location
+from otprune.errors import PlanError
 from otprune.plan import PruningPlan, fingerprint
 from otprune.planning.cuts import Cut
+from otprune.rehearsal import rehearse
 from otprune.tensors import named_tensors
 
 PLANS = "otprune_plans"
@@ -35,7 +34,7 @@ def prune(model: nn.Module, plan: PruningPlan) -> nn.Module:
     torch.Size([3, 3, 3, 3])
     """
     small = apply(model, plan)
-    _require_same_outputs(small, plan)
+    rehearse(small, model, plan)
     return small
 
 
@@ -172,44 +171,3 @@ def _select(module: nn.Module, positions: list[int] | None) -> None:
         device = next(iter(module.state_dict().values())).device
         module.register_buffer(SELECTION, torch.tensor(positions, device=device), persistent=False)
         module.register_forward_pre_hook(select_channels)
-
-
-class _Shapes(Watcher):
-    """Writes down what views and splits come to, by the line of the model they are on."""
-
-    def __init__(self, model: nn.Module) -> None:
-        super().__init__(model)
-        self.found: dict[str, list[list[int]]] = {}
-
-    def seen(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> None:
-        if func in VIEWS | SPLITS:
-            shapes = [list(tensor.shape) for tensor in tensors_in(out)]
-            self.found.setdefault(user_location(), []).extend(shapes)
-
-
-def _require_same_outputs(small: nn.Module, plan: PruningPlan) -> None:
-    device = next(small.parameters()).device
-    example = make(plan.inputs, device, torch.Generator().manual_seed(0))
-    try:
-        watcher, out = watch(small, example, lambda: _Shapes(small), training=True)
-    except ModelError:
-        raise
-    except OtpruneError as error:
-        raise VerificationError(
-            f"the pruned model does not run: {error} If that line counts on a fixed number of channels, compute it "
-            f"from the tensor's own shape, or leave the layers around it alone with ignore=[...]."
-        ) from error
-    shapes = [list(tensor.shape) for tensor in tensors_in(out)]
-    if shapes != plan.outputs:
-        raise VerificationError(
-            f"the pruned model's outputs have shapes {shapes} instead of {plan.outputs}: some line of the model takes "
-            f"its channels by number. Leave the layers near it alone with ignore=[...]."
-        )
-    for line, pieces in plan.pieces.items():
-        found = iter(watcher.found.get(line, []))
-        if not all(shape in found for shape in pieces):
-            raise VerificationError(
-                f"the pruned model cuts its channels at {line} into other pieces than {pieces}, so that line counts on "
-                f"a fixed number of channels: compute it from the tensor's own shape, or leave the layers around it "
-                f"alone with ignore=[...]."
-            )

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from torch import nn
 
 Labels = NDArray[np.int64]
+Flags = NDArray[np.bool_]
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,7 +37,8 @@ class Mix:
 class Affine:
     """A batch norm: each label written depends on one label read.
 
-    `positions` counts a channel's values in one image. `incoming` are the labels that arrive, and `picks` the places
+    `positions` counts a channel's values in one image. It is `settled` where it normalizes by the running statistics
+    and not by those of its batch. `incoming` are the labels that arrive, and `picks` the places
     among them that the batch norm reads: all of them, unless an earlier pruning put a selection in front. A
     `selectable` one can be given such a selection.
     """
@@ -47,6 +49,7 @@ class Affine:
     mean: str | None
     var: str | None
     eps: float
+    settled: bool
     positions: int
     incoming: Labels
     picks: Labels
@@ -73,13 +76,15 @@ class Hole:
 class Pointwise:
     """An element-by-element operator. `operands` are aligned with `writes`; None is an operand without channels.
 
-    `whole` tells which operands have the result's own shape, `dtypes` what they hold.
+    `parameters` names those of them that hold one value for each label written, or one for all. `whole` tells which
+    operands have the result's own shape, `dtypes` what they hold.
     """
 
     func: Any
     arguments: tuple[Any, ...]
     keywords: Mapping[str, Any]
     operands: tuple[Labels | None, ...]
+    parameters: tuple[str | None, ...]
     whole: tuple[bool, ...]
     dtypes: tuple[torch.dtype, ...]
     writes: Labels
@@ -124,9 +129,10 @@ class Sum:
 
 @dataclass(frozen=True, eq=False)
 class Overwriting:
-    """What carries `labels` is about to be changed where it lies, by an operator that `writer` runs."""
+    """What carried `labels` was changed where it lies, by an operator that `writer` runs, and carries `results` now."""
 
     labels: Labels
+    results: Labels
     writer: nn.Module | None
 
 

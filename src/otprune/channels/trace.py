@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -13,7 +13,8 @@ from torch.nn.modules.batchnorm import _BatchNorm, _NormBase
 from torch.nn.modules.conv import _ConvNd
 from torch.utils import _pytree as pytree
 
-from otprune.abstract import Watcher, watch
+from otprune.abstract import watch
+from otprune.channels.evaluation import freeze_what_evaluation_adds
 from otprune.channels.graph import (
     Affine,
     Carry,
@@ -27,6 +28,7 @@ from otprune.channels.graph import (
     reads_of,
 )
 from otprune.channels.labels import NO_CHANNEL, along, unlabelled
+from otprune.channels.operators import Operators, Signature
 from otprune.channels.rules import rule_for
 from otprune.channels.rules.unknown import unknown
 from otprune.inputs import tensors_in
@@ -54,23 +56,33 @@ class Call:
     out: Any
 
 
-class Tracer(Watcher):
-    """Gives labels to channels and follows them from operator to operator."""
+class Tracer(Operators):
+    """Gives labels to channels and follows them from operator to operator.
 
-    def __init__(self, model: nn.Module) -> None:
+    What the `suspicious` operators read is noted in `suspects`.
+    """
+
+    def __init__(self, model: nn.Module, suspicious: Collection[Signature] = ()) -> None:
         super().__init__(model)
+        self.suspicious = suspicious
+        self.suspects: list[Frozen] = []
         self.nodes: list[Node] = []
         self.ties: list[tuple[Labels, Labels]] = []
         self.reshaped: list[Labels] = []
         self.count = NO_CHANNEL + 1
-        self._uses: dict[tuple[str, int], Tensor] = {}
+        self.uses: dict[tuple[str, int], Tensor] = {}
 
     def seen(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> None:
+        super().seen(func, args, kwargs, out)
         call = Call(func, args, kwargs, out)
-        if func._schema.is_mutable:
-            self._note_overwriting(call)
+        if self.suspicious and self.signature(func, args, kwargs) in self.suspicious:
+            self._suspect(call)
+        overwritten = self._overwritten(call) if func._schema.is_mutable else []
         rule = unknown if "out" in kwargs else rule_for(func)
         rule(self, call)
+        for target, labels in overwritten:
+            results = self.labels(target).reshape(-1).numpy()
+            self.nodes.append(Overwriting(labels.reshape(-1).numpy(), results, innermost_module()))
         if func.is_view and isinstance(args[0], Tensor):
             for view in pytree.tree_leaves(out):
                 view._otprune_aliased = args[0]._otprune_aliased = True  # type: ignore[attr-defined]
@@ -127,7 +139,7 @@ class Tracer(Watcher):
 
     def use(self, name: str, axis: int, labels: Tensor) -> None:
         """Labels that run along an axis of a parameter; a second use of the parameter ties them to the first."""
-        earlier = self._uses.setdefault((name, axis), labels)
+        earlier = self.uses.setdefault((name, axis), labels)
         if earlier is labels:
             self._freeze_if_size_is_kept(name)
         else:
@@ -152,12 +164,19 @@ class Tracer(Watcher):
         """Record what channels were cut into, and which line of the model did that."""
         self.nodes += [Shaped(self.labels(t).numpy(), tuple(t.shape), user_location()) for t in pieces]
 
-    def _note_overwriting(self, call: Call) -> None:
-        for target in (*call.args[:1], call.kwargs.get("out")):
-            if isinstance(target, Tensor) and self.is_labelled(target):
-                self.nodes.append(Overwriting(self.labels(target).reshape(-1).numpy(), innermost_module()))
-                if getattr(target, "_otprune_aliased", False):
-                    self.freeze(self.labels(target), f"{call.func} writes into a view of another tensor")
+    def _suspect(self, call: Call) -> None:
+        tensors = [t for t in pytree.tree_leaves((call.args, call.kwargs)) if self.is_labelled(t)]
+        labels = [np.zeros(0, np.int64), *(self.labels(t).reshape(-1).numpy() for t in tensors)]
+        reason = f"{call.func} runs in evaluation mode alone"
+        self.suspects.append(Frozen(np.concatenate(labels), reason, user_location()))
+
+    def _overwritten(self, call: Call) -> list[tuple[Tensor, Tensor]]:
+        """What an in-place operator writes into, with the labels from before; what others see through a view stays."""
+        targets = [t for t in (*call.args[:1], call.kwargs.get("out")) if isinstance(t, Tensor) and self.is_labelled(t)]
+        for target in targets:
+            if getattr(target, "_otprune_aliased", False):
+                self.freeze(self.labels(target), f"{call.func} writes into a view of another tensor")
+        return [(target, self.labels(target)) for target in targets]
 
 
 def trace(model: nn.Module, example: Any) -> ChannelGraph:
@@ -170,6 +189,7 @@ def trace(model: nn.Module, example: Any) -> ChannelGraph:
     ['1']
     """
     tracer, out = watch(model, example, lambda: Tracer(model), training=True)
+    freeze_what_evaluation_adds(tracer, example, lambda added: Tracer(model, added))
     for tensor in tensors_in(out):
         labels = tracer.labels(tensor).reshape(-1).numpy()
         parameter = tracer.parameter(tensor)

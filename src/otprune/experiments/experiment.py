@@ -11,11 +11,16 @@ from otprune.files import write_atomically
 from otprune.training.run import Training
 
 CONFIGURATION = "config.json"
+AS_THEY_ARE = frozenset({"digits"})  # mirrored, they are digits no more, and four pixels aside is half of such an image
 
 
 @dataclass(frozen=True)
 class Experiment:
-    """One run of the whole pipeline; the defaults are the paper's for CIFAR."""
+    """One run of the whole pipeline; the defaults are the paper's for CIFAR.
+
+    >>> Experiment("vgg14", "cifar10").finetuning().lam
+    0.0
+    """
 
     model: str
     data: str
@@ -42,19 +47,41 @@ class Experiment:
         return fields
 
 
+def augmented(data: str) -> bool:
+    """Whether images of that data are cropped and mirrored for training.
+
+    >>> augmented("cifar10"), augmented("digits")
+    (True, False)
+    """
+    return data not in AS_THEY_ARE
+
+
 def claim_folder(folder: Path, experiment: Experiment) -> None:
-    """Write the configuration into the run's folder, or check that the folder belongs to this experiment."""
+    """Write the configuration into the run's folder, or check that the folder belongs to this experiment.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     claim_folder(Path(folder), Experiment("vgg14", "cifar10"))
+    ...     claim_folder(Path(folder), Experiment("vgg14", "cifar100"))
+    Traceback (most recent call last):
+        ...
+    otprune.errors.TrainingError: ...: the folder belongs to a run with data=cifar10, not cifar100. Use another ...
+    """
     path = folder / CONFIGURATION
     if not path.exists():
         folder.mkdir(parents=True, exist_ok=True)
         write_atomically(path, (json.dumps(experiment.to_dict(), indent=2) + "\n").encode())
         return
-    found = json.loads(path.read_text(encoding="utf-8"))
-    ours = experiment.to_dict()
-    differing = [key for key in ours if ours[key] != found.get(key)]
-    if differing:
-        key = differing[0]
-        raise TrainingError(
-            f"{path}: the folder belongs to a run with {key}={found.get(key)}, not {ours[key]}. "
-            f"Use another folder, or the same settings to go on with it."
-        )
+    found = _flat(json.loads(path.read_text(encoding="utf-8")))
+    for key, value in _flat(experiment.to_dict()).items():
+        if found.get(key) != value:
+            raise TrainingError(
+                f"{path}: the folder belongs to a run with {key}={found.get(key)}, not {value}. "
+                f"Use another folder, or the same settings to go on with it."
+            )
+
+
+def _flat(configuration: dict[str, Any]) -> dict[str, Any]:
+    """The training's settings beside the others, so that an error names the one that differs."""
+    training: dict[str, Any] = configuration["training"]
+    return configuration | training | {"training": None}

@@ -45,7 +45,7 @@ class _Reporter:
         self._bars.update(task, completed=done, loss=epoch.loss, accuracy=epoch.accuracy, speed=speed)
         if not self._console.is_terminal and (epoch.epoch % LINE_EVERY == 0 or epoch.epoch == training.epochs):
             line = f"{name}: epoch {epoch.epoch}/{training.epochs} loss {epoch.loss:.3f} accuracy {epoch.accuracy:.2%}"
-            self._console.print(f"{line} {speed:,.0f} images/s")
+            self._console.print(f"{line} {speed:,.0f} images/s", markup=False, highlight=False, soft_wrap=True)
 
 
 def results_table(records: Sequence[dict[str, Any]]) -> Table:

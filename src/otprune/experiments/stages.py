@@ -1,4 +1,7 @@
-"""The stages of an experiment: each reads the file of the one before and writes its own; a finished one is skipped."""
+"""The stages of an experiment: each reads the file of the one before and writes its own; a finished one is skipped.
+
+A stage's file is the last thing it writes: where it is, everything that the stage measured is in the results.
+"""
 
 import json
 import time
@@ -14,14 +17,14 @@ from torch import Tensor, nn
 import otprune as ot
 from otprune import models
 from otprune.cost import Cost
+from otprune.errors import DataError, ExampleError, TrainingError
 from otprune.experiments.experiment import Experiment, claim_folder
 from otprune.files import write_atomically
 from otprune.provenance import provenance
 from otprune.training import data as datasets
-from otprune.training.augment import augmented_epoch
 from otprune.training.data.images import Dataset
-from otprune.training.loop import accuracy, train_together
-from otprune.training.run import EpochRecord, Run
+from otprune.training.loop import SAVE_EVERY_SECONDS, accuracy, train_together
+from otprune.training.run import EpochRecord, Run, epoch_images
 
 Report = Callable[["Pipeline", str, EpochRecord], None]
 CALIBRATION_BATCH = 500
@@ -38,6 +41,7 @@ class Pipeline:
     results: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        self._require_fit()  # first: a folder must not be claimed for what can never run
         claim_folder(self.folder, self.experiment)
         if self.results_file.exists():
             self.results = json.loads(self.results_file.read_text(encoding="utf-8"))
@@ -66,28 +70,43 @@ class Pipeline:
     def example(self) -> Tensor:
         return torch.zeros(1, *self.data.test.pixels.shape[1:], device=self.device)
 
+    def _require_fit(self) -> None:
+        model, example = self.fresh_model(), self.example().cpu()
+        try:
+            ot.cost(model, example)
+        except ExampleError as error:
+            raise TrainingError(
+                f"{self.experiment.model} does not run on the images of {self.experiment.data}, which are "
+                f"{'×'.join(map(str, example.shape[1:]))}: choose another model or other data"
+            ) from error
 
-def run(pipelines: Sequence[Pipeline], report: Report | None = None) -> list[dict[str, Any]]:
-    """Everything, for several experiments side by side: train, prune, recalibrate, fine-tune; return the records."""
-    train(pipelines, report)
+
+def run(
+    pipelines: Sequence[Pipeline], report: Report | None = None, save_every: float = SAVE_EVERY_SECONDS
+) -> list[dict[str, Any]]:
+    """Everything, for several experiments side by side: train, prune, recalibrate, fine-tune; return the records.
+
+    Trainings write a checkpoint every `save_every` seconds.
+    """
+    train(pipelines, report, save_every)
     for pipeline in pipelines:
         prune(pipeline)
-    finetune(pipelines, report)
+    finetune(pipelines, report, save_every)
     return [record(pipeline) for pipeline in pipelines]
 
 
-def train(pipelines: Sequence[Pipeline], report: Report | None = None) -> None:
+def train(pipelines: Sequence[Pipeline], report: Report | None = None, save_every: float = SAVE_EVERY_SECONDS) -> None:
     """Train with the sparsity penalty; writes sparse.safetensors."""
     waiting = [p for p in pipelines if not (p.folder / "sparse.safetensors").exists()]
     runs = [Run(p.fresh_model().to(p.device), p.data, p.experiment.training, p.folder / "train") for p in waiting]
     with _timed(waiting, "train"):
-        train_together(runs, _reporter(runs, waiting, "train", report))
+        train_together(runs, _reporter(runs, waiting, "train", report), save_every)
     for pipeline, finished in zip(waiting, runs, strict=True):
-        ot.save(finished.model, pipeline.folder / "sparse.safetensors")
         pipeline.note(
             accuracy_sparse=pipeline.test_accuracy(finished.model),
             training=[asdict(epoch) for epoch in finished.history],
         )
+        ot.save(finished.model, pipeline.folder / "sparse.safetensors")
 
 
 def prune(pipeline: Pipeline) -> None:
@@ -101,7 +120,6 @@ def prune(pipeline: Pipeline) -> None:
     folded = pipeline.test_accuracy(ot.fold_constants(ot.prune(model, plan), model, plan))
     ot.recalibrate(small, calibration_batches(pipeline))
     plan.save(pipeline.folder / "plan.json")
-    ot.save(small, pipeline.folder / "pruned.safetensors")
     pipeline.note(
         accuracy_pruned=pruned,
         accuracy_folded=folded,
@@ -111,64 +129,87 @@ def prune(pipeline: Pipeline) -> None:
         layers=[asdict(layer) | {"kept": len(layer.kept)} for layer in plan.layers],
         removed=plan.removed,
     )
+    ot.save(small, pipeline.folder / "pruned.safetensors")
 
 
-def finetune(pipelines: Sequence[Pipeline], report: Report | None = None) -> None:
+def finetune(
+    pipelines: Sequence[Pipeline], report: Report | None = None, save_every: float = SAVE_EVERY_SECONDS
+) -> None:
     """Fine-tune the pruned models; writes finetuned.safetensors."""
     waiting = [p for p in pipelines if not (p.folder / "finetuned.safetensors").exists()]
     runs = [
         Run(p.load("pruned.safetensors"), p.data, p.experiment.finetuning(), p.folder / "finetune") for p in waiting
     ]
     with _timed(waiting, "finetune"):
-        train_together(runs, _reporter(runs, waiting, "finetune", report))
+        train_together(runs, _reporter(runs, waiting, "finetune", report), save_every)
     for pipeline, finished in zip(waiting, runs, strict=True):
-        ot.save(finished.model, pipeline.folder / "finetuned.safetensors")
         pipeline.note(
             accuracy_finetuned=pipeline.test_accuracy(finished.model),
             finetuning=[asdict(epoch) for epoch in finished.history],
         )
+        ot.save(finished.model, pipeline.folder / "finetuned.safetensors")
 
 
 def record(pipeline: Pipeline) -> dict[str, Any]:
-    """What is kept of an experiment: configuration, results, versions and hardware; writes record.json."""
+    """What is kept of an experiment: configuration, results, versions and hardware; writes record.json.
+
+    Where nothing was measured since it was written, it stays: the versions and hardware in it are those that measured.
+    """
+    path = pipeline.folder / "record.json"
+    if path.exists():
+        written: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        if written["results"] == pipeline.results:
+            return written
     content = {
         "experiment": pipeline.experiment.to_dict(),
         "results": pipeline.results,
         "provenance": provenance(),
     }
-    write_atomically(pipeline.folder / "record.json", (json.dumps(content, indent=2) + "\n").encode())
+    write_atomically(path, (json.dumps(content, indent=2) + "\n").encode())
     return content
 
 
 def calibration_batches(pipeline: Pipeline) -> Iterator[Tensor]:
     """Training images, cropped and mirrored as in training, in a draw that no epoch of the training used."""
     training, data = pipeline.experiment.training, pipeline.data
-    pixels, _ = augmented_epoch(data.train.pixels, data.train.labels, training.epochs, training.seed)
+    pixels, _ = epoch_images(data.train.pixels, data.train.labels, training, training.epochs)
     mean, std = data.mean.view(1, -1, 1, 1), data.std.view(1, -1, 1, 1)
-    for start in range(0, min(pipeline.experiment.calibration_images, len(pixels)), CALIBRATION_BATCH):
-        yield (pixels[start : start + CALIBRATION_BATCH].float().cpu() / 255 - mean) / std
+    for batch in pixels[: pipeline.experiment.calibration_images].split(CALIBRATION_BATCH):
+        yield (batch.float().cpu() / 255 - mean) / std
 
 
 def totals(cost: Cost) -> dict[str, int]:
-    """What a model costs in all."""
+    """What a model costs in all.
+
+    >>> totals(ot.cost(nn.Linear(3, 2), torch.zeros(1, 3)))
+    {'parameters': 8, 'macs': 6, 'flops': 10}
+    """
     return {"parameters": cost.parameters, "macs": cost.macs, "flops": cost.flops}
 
 
 def open_data(name: str) -> Dataset:
-    """The data set of that name, as tensors."""
+    """The data set of that name, as tensors.
+
+    >>> len(open_data("digits").train)
+    1347
+    """
     found = datasets.load(name)
-    assert isinstance(found, Dataset)
+    if not isinstance(found, Dataset):
+        raise DataError(f"{name}: a folder of images cannot be trained on yet; choose cifar10, cifar100 or digits")
     return found
 
 
 @contextmanager
 def _timed(pipelines: Sequence[Pipeline], stage: str) -> Iterator[None]:
+    """Add what the stage took, be it to the end or until it was broken off."""
     started = time.perf_counter()
-    yield
-    for pipeline in pipelines:
-        before = pipeline.results.get("seconds", {})
-        spent = before.get(stage, 0.0) + time.perf_counter() - started
-        pipeline.note(seconds=before | {stage: spent, f"{stage}_side_by_side": len(pipelines)})
+    try:
+        yield
+    finally:
+        for pipeline in pipelines:
+            before = pipeline.results.get("seconds", {})
+            spent = before.get(stage, 0.0) + time.perf_counter() - started
+            pipeline.note(seconds=before | {stage: spent, f"{stage}_side_by_side": len(pipelines)})
 
 
 def _reporter(

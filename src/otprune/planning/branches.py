@@ -4,12 +4,11 @@ A branch ends in a batch norm whose output is nothing but an operand of a sum. W
 operand, and everything that only fed the batch norm goes too.
 """
 
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import nn
 
 from otprune.channels.graph import (
@@ -17,6 +16,7 @@ from otprune.channels.graph import (
     Attached,
     Carry,
     ChannelGraph,
+    Flags,
     Frozen,
     Hole,
     Mix,
@@ -45,17 +45,34 @@ class Branches:
 
 
 def removable_branches(
-    graph: ChannelGraph, layers: Iterable[str], model: nn.Module, protected: Collection[str]
+    graph: ChannelGraph,
+    layers: Iterable[str],
+    model: nn.Module,
+    protected: Collection[str],
+    goes_along: Callable[[list[str]], bool],
 ) -> Branches:
     """As many as possible of the branches that end in the given batch norms, earlier ones first.
 
-    A branch that holds one of the `protected` tensors stays.
+    A branch that holds one of the `protected` tensors stays, and so does one whose absence the model's code does not
+    go along with.
     """
     wanted, found = set(layers), Branches()
-    for index, node in enumerate(graph.nodes):
-        if isinstance(node, Affine) and node.layer in wanted and node.selectable:
-            found = _with_branch(graph, found, index, model, protected) or found
+    ends = [i for i, n in enumerate(graph.nodes) if isinstance(n, Affine) and n.layer in wanted and n.selectable]
+    for end in ends:
+        found = _with_branch(graph, found, end, model, protected) or found
+    if not found.ends or goes_along(removed_layers(graph, found)):
+        return found
+    found = Branches()
+    for end in ends:
+        more = _with_branch(graph, found, end, model, protected)
+        found = more if more is not None and goes_along(removed_layers(graph, more)) else found
     return found
+
+
+def removed_layers(graph: ChannelGraph, branches: Branches) -> list[str]:
+    """The modules that go with whole branches, in the order they ran."""
+    names = [name for index in sorted(branches.nodes) for name in tensors_of(graph.nodes[index])]
+    return list(dict.fromkeys(name.rpartition(".")[0] for name in names))
 
 
 def _with_branch(
@@ -97,7 +114,7 @@ def _follow(graph: ChannelGraph, branches: Branches, end: int) -> tuple[dict[int
     return (survivors, frozenset(in_place)) if len(survivors) > len(branches.survivors) else None
 
 
-def _survivor(node: Node, absent: NDArray[np.bool_]) -> int | None:
+def _survivor(node: Node, absent: Flags) -> int | None:
     """The operand of a plain sum that is left when the other one is absent."""
     if not isinstance(node, Pointwise) or node.func not in SUMS or node.keywords.get("alpha", 1) != 1:
         return None
@@ -109,7 +126,7 @@ def _survivor(node: Node, absent: NDArray[np.bool_]) -> int | None:
     return 0 if gone[1].all() and not gone[0].any() else None
 
 
-def _stays_zero(node: Node, absent: NDArray[np.bool_]) -> bool:
+def _stays_zero(node: Node, absent: Flags) -> bool:
     if isinstance(node, Carry):
         return node.keeps != "nothing" and bool(absent[node.reads].all())
     if not isinstance(node, Pointwise):
@@ -123,7 +140,7 @@ def _stays_zero(node: Node, absent: NDArray[np.bool_]) -> bool:
     return bool((node.func(*arguments, **node.keywords) == 0).all())
 
 
-def _loses_the_rest(node: Node, survivor: int | None, absent: NDArray[np.bool_]) -> bool:
+def _loses_the_rest(node: Node, survivor: int | None, absent: Flags) -> bool:
     """Whether a sum that has lost one operand to an earlier branch now loses the other."""
     return isinstance(node, Pointwise) and survivor is not None and bool(absent[node.labels_of(survivor)].all())
 

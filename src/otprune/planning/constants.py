@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from otprune.channels.graph import Affine, Carry, ChannelGraph, Hole, Labels, Meeting, Mix, Pointwise
+from otprune.channels.graph import Affine, Carry, ChannelGraph, Flags, Hole, Meeting, Mix, Pointwise
 from otprune.planning.branches import PRODUCTS, Branches
 from otprune.planning.weights import Array, Weights
 
@@ -30,7 +30,7 @@ def constants(graph: ChannelGraph, start: dict[str, Array], branches: Branches, 
             if survivor is not None:
                 values[node.writes] = values[node.labels_of(survivor)]
             else:
-                values[node.writes] = pointwise(node, values)
+                values[node.writes] = _pointwise(node, values, weights)
         elif isinstance(node, Carry):
             values[node.writes] = _carry(node, values)
         elif isinstance(node, Meeting):
@@ -41,26 +41,34 @@ def constants(graph: ChannelGraph, start: dict[str, Array], branches: Branches, 
     return values
 
 
-def pointwise(node: Pointwise, values: Array) -> Array:
+def _pointwise(node: Pointwise, values: Array, weights: Weights) -> Array:
     """The operator itself, run on the constants its operands carry."""
     result = np.full(len(node.writes), UNKNOWN)
     labelled = node.labelled
     known = ~np.isnan(values[labelled[0]])
     for labels in labelled[1:]:
         known &= ~np.isnan(values[labels])
-    if len(labelled) == len(node.operands) and known.any():
-        result[known] = _evaluated(node, values, known)
+    if known.any() and _has_all(node):
+        result[known] = _evaluated(node, values, weights, known)
     if node.func in PRODUCTS:
         for labels in labelled:
             result[values[labels] == 0] = 0
     return result
 
 
-def _evaluated(node: Pointwise, values: Array, known: Labels) -> Array:
+def _has_all(node: Pointwise) -> bool:
+    """Whether every operand has channels or is a parameter with a value for each."""
+    pairs = zip(node.operands, node.parameters, strict=True)
+    return all(labels is not None or parameter is not None for labels, parameter in pairs)
+
+
+def _evaluated(node: Pointwise, values: Array, weights: Weights, known: Flags) -> Array:
     def filled(argument: Any) -> Any:
         if not isinstance(argument, Hole):
             return argument
-        filling = torch.from_numpy(values[node.labels_of(argument.operand)][known])
+        labels, parameter = node.operands[argument.operand], node.parameters[argument.operand]
+        found = np.resize(weights[parameter], known.shape) if parameter is not None else values[labels]
+        filling = torch.from_numpy(found[known])
         dtype = node.dtypes[argument.operand]
         return filling if dtype.is_floating_point else filling.to(dtype)  # truth values are no numbers to torch
 
@@ -70,7 +78,7 @@ def _evaluated(node: Pointwise, values: Array, known: Labels) -> Array:
 
 def _affine(node: Affine, values: Array, weights: Weights) -> Array:
     read = values[node.reads]
-    if node.mean is None or node.var is None or np.isnan(read).all():
+    if node.mean is None or node.var is None or not node.settled or np.isnan(read).all():
         return np.full(len(read), UNKNOWN)
     size = len(read)
     scale = weights.get(node.weight, 1.0, size) / np.sqrt(weights[node.var] + node.eps)

@@ -1,12 +1,9 @@
 """What must stay beyond what is live: no empty layer, equal groups, equal pieces, round numbers."""
 
 import numpy as np
-from numpy.typing import NDArray
 
-from otprune.channels.graph import Affine, ChannelGraph, Labels, Mix, Node, Partition
+from otprune.channels.graph import Affine, ChannelGraph, Flags, Labels, Mix, Node, Partition
 from otprune.planning.weights import Array
-
-Flags = NDArray[np.bool_]
 
 
 def unmet(graph: ChannelGraph, gone: frozenset[int], live: Flags, scores: Array, round_to: int) -> Labels:

@@ -6,10 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 from torch import nn
 
-from otprune.channels.graph import Affine, Attached, ChannelGraph, Mix, Shaped
-from otprune.planning.branches import tensors_of
+from otprune.channels.graph import Affine, Attached, ChannelGraph, Flags, Mix, Overwriting, Pointwise, Shaped, reads_of
 from otprune.planning.constants import summed_kernel
-from otprune.planning.liveness import Flags
 from otprune.planning.solve import Solution
 from otprune.planning.weights import Weights
 
@@ -34,6 +32,14 @@ class Fold:
 
     tensor: str
     amounts: list[float]
+
+
+@dataclass(frozen=True)
+class Piece:
+    """The shape of a piece that a line of the model is to cut channels into."""
+
+    line: str
+    shape: list[int]
 
 
 def cuts(graph: ChannelGraph, solution: Solution) -> list[Cut]:
@@ -61,12 +67,9 @@ def selections(graph: ChannelGraph, solution: Solution) -> dict[str, list[int]]:
     return found
 
 
-def pieces(graph: ChannelGraph, solution: Solution) -> dict[str, list[list[int]]]:
-    """For each line of the model that cuts channels into pieces, the shapes that it must come to."""
-    found: dict[str, list[list[int]]] = {}
-    for node in graph.of(Shaped):
-        found.setdefault(node.location, []).append(_shape_left(node, solution.live))
-    return found
+def pieces(graph: ChannelGraph, solution: Solution) -> list[Piece]:
+    """What the views and splits that cut channels must come to, in the order they run."""
+    return [Piece(node.location, _shape_left(node, solution.live)) for node in graph.of(Shaped)]
 
 
 def _shape_left(node: Shaped, live: Flags) -> list[int]:
@@ -75,15 +78,23 @@ def _shape_left(node: Shaped, live: Flags) -> list[int]:
     return [size if lane.size == 1 else int(lane.sum()) for lane, size in zip(lanes, node.shape, strict=True)]
 
 
-def removed_layers(graph: ChannelGraph, solution: Solution) -> list[str]:
-    """The modules that go with whole branches, in the order they ran."""
-    names = [name for index in sorted(solution.branches.nodes) for name in tensors_of(graph.nodes[index])]
-    return list(dict.fromkeys(name.rpartition(".")[0] for name in names))
-
-
 def not_in_place(model: nn.Module, solution: Solution) -> list[str]:
     """The modules that must stop writing in place, since a sum before them now hands on its operand itself."""
     return [name for name, module in model.named_modules() if module in solution.branches.in_place]
+
+
+def still_read(graph: ChannelGraph, model: nn.Module, solution: Solution) -> list[str]:
+    """Those of them whose every result the rest of the model reads."""
+    read = np.zeros(graph.count, bool)
+    for index, node in enumerate(graph.nodes):
+        survivor = solution.branches.survivors.get(index)
+        if survivor is not None and isinstance(node, Pointwise):
+            read[node.labels_of(survivor)] = True
+        elif index not in solution.branches.nodes:
+            for labels in reads_of(node):
+                read[labels] = True
+    unread = {node.writer for node in graph.of(Overwriting) if not read[node.results].any()}
+    return [name for name in not_in_place(model, solution) if model.get_submodule(name) not in unread]
 
 
 def folds(graph: ChannelGraph, solution: Solution, weights: Weights) -> list[Fold]:

@@ -1,13 +1,10 @@
 """Which channels are read by something that matters. What is not live can go."""
 
 import numpy as np
-from numpy.typing import NDArray
 
-from otprune.channels.graph import Affine, ChannelGraph, Frozen, Labels, Mix, Sum
+from otprune.channels.graph import Affine, ChannelGraph, Flags, Frozen, Labels, Mix, Sum
 from otprune.planning.folding import Absorber
 from otprune.planning.weights import Array
-
-Flags = NDArray[np.bool_]
 
 
 def live_channels(

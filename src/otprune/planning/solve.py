@@ -5,9 +5,8 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
 import numpy as np
-from numpy.typing import NDArray
 
-from otprune.channels.graph import Affine, ChannelGraph, Labels
+from otprune.channels.graph import Affine, ChannelGraph, Flags, Labels
 from otprune.planning.branches import Branches, tensors_of
 from otprune.planning.classes import channel_classes
 from otprune.planning.constants import constants
@@ -15,8 +14,6 @@ from otprune.planning.constraints import unmet
 from otprune.planning.folding import Absorber, absorbers
 from otprune.planning.liveness import always_live, live_channels
 from otprune.planning.weights import Array, Weights
-
-Flags = NDArray[np.bool_]
 
 
 @dataclass(frozen=True, eq=False)

@@ -14,16 +14,32 @@ from otprune.training.stopping import Interrupted, stop_requests
 SAVE_EVERY_SECONDS = 60.0
 
 
-def train(run: Run, report: Callable[[Run, EpochRecord], None] | None = None) -> None:
-    """Train to the end of the run's epochs, from wherever it stands."""
-    train_together([run], report)
+def train(
+    run: Run, report: Callable[[Run, EpochRecord], None] | None = None, save_every: float = SAVE_EVERY_SECONDS
+) -> None:
+    """Train to the end of the run's epochs, from wherever it stands.
+
+    >>> from otprune.training.data.images import Dataset
+    >>> from otprune.training.run import Training
+    >>> images = Images(torch.zeros(4, 1, 2, 2, dtype=torch.uint8), torch.tensor([0, 1, 0, 1]))
+    >>> data = Dataset.of(images, images, ("even", "odd"))
+    >>> run = Run(nn.Sequential(nn.Flatten(), nn.Linear(4, 2)), data, Training(epochs=2, batch=2))
+    >>> train(run, lambda run, epoch: print(epoch.epoch, epoch.rate))
+    1 0.1
+    2 0.01
+    """
+    train_together([run], report, save_every)
 
 
-def train_together(runs: Sequence[Run], report: Callable[[Run, EpochRecord], None] | None = None) -> None:
+def train_together(
+    runs: Sequence[Run],
+    report: Callable[[Run, EpochRecord], None] | None = None,
+    save_every: float = SAVE_EVERY_SECONDS,
+) -> None:
     """Train several runs side by side; each is what it would be alone.
 
-    On a GPU every run has a stream of its own, and steps are sent to them in turn. Checkpoints are written once a
-    minute, at the end, and when the user breaks off with Ctrl-C; a run with a folder goes on from there.
+    On a GPU every run has a stream of its own, and steps are sent to them in turn. Checkpoints are written every
+    `save_every` seconds, at the end, and when the user breaks off with Ctrl-C; a run with a folder goes on from there.
     """
     with stop_requests() as stop:
         saved = time.monotonic()
@@ -33,7 +49,7 @@ def train_together(runs: Sequence[Run], report: Callable[[Run, EpochRecord], Non
             while unfinished := [run for run in waiting if not run.epoch_done]:
                 for run in unfinished:
                     run.advance()
-                if stop.requested or time.monotonic() - saved > SAVE_EVERY_SECONDS:
+                if stop.requested or time.monotonic() - saved >= save_every:
                     for run in waiting:
                         run.save()
                     saved = time.monotonic()
@@ -45,6 +61,8 @@ def train_together(runs: Sequence[Run], report: Callable[[Run, EpochRecord], Non
                     report(run, record)
                 if run.done:
                     run.save()
+        if stop.requested:  # after the last step: what follows the training is not to begin
+            raise Interrupted(_how_to_go_on(runs))
 
 
 def chosen_device(name: str) -> torch.device:
@@ -55,6 +73,8 @@ def chosen_device(name: str) -> torch.device:
     """
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
+    if name.partition(":")[0] not in {"cpu", "cuda"}:
+        raise TrainingError(f"there is no device named {name!r}; choose cpu, cuda or auto")
     if name.startswith("cuda") and not torch.cuda.is_available():
         raise TrainingError("no GPU was found for --device cuda: use --device cpu, or check the driver with nvidia-smi")
     return torch.device(name)
@@ -69,14 +89,21 @@ def _how_to_go_on(runs: Sequence[Run]) -> str:
 
 @torch.no_grad()
 def accuracy(model: nn.Module, images: Images, mean: torch.Tensor, std: torch.Tensor, batch: int = 1000) -> float:
-    """The share of images classified rightly, in the model's own precision."""
-    device = next(model.parameters()).device
+    """The share of images classified rightly, in the model's own precision.
+
+    >>> black = Images(torch.zeros(2, 1, 1, 1, dtype=torch.uint8), torch.tensor([0, 1]))
+    >>> accuracy(nn.Sequential(nn.Flatten(), nn.Linear(1, 2)), black, torch.zeros(1), torch.ones(1))
+    0.5
+    """
+    first = next(model.parameters())
+    device = first.device
+    mean, std = (number.view(1, -1, 1, 1).to(first) for number in (mean, std))
     modes = [(module, module.training) for module in model.modules()]
     model.eval()
     hits = 0
     for start in range(0, len(images.labels), batch):
-        pixels = images.pixels[start : start + batch].to(device).float() / 255
-        outputs = model((pixels - mean.view(1, -1, 1, 1).to(device)) / std.view(1, -1, 1, 1).to(device))
+        pixels = images.pixels[start : start + batch].to(device).to(first.dtype) / 255
+        outputs = model((pixels - mean) / std)
         hits += int((outputs.argmax(1) == images.labels[start : start + batch].to(device)).sum())
     for module, flag in modes:
         module.training = flag

@@ -10,7 +10,7 @@ which the update itself writes. Batch norm keeps its parameters and statistics i
 import copy
 import functools
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -21,6 +21,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from otprune.tensors import named_tensors
 
 WARM_UP_STEPS = 3
+COMPILED_NETWORKS = 10_000
 
 
 @dataclass(frozen=True)
@@ -35,7 +36,7 @@ class Optimization:
 
 @dataclass(frozen=True)
 class Teacher:
-    """A model whose outputs are learned beside the labels: distillation."""
+    """A model whose outputs are learned beside the labels: distillation. A step puts it into evaluation mode."""
 
     model: nn.Module
     weight: float = 0.9
@@ -63,10 +64,12 @@ class Step:
         optimization: Optimization | None = None,
         teacher: Teacher | None = None,
     ) -> None:
-        self.model, self.batch, self.teacher = model, batch, teacher
+        self.model, self.batch = model, batch
         self.optimization = optimization or Optimization()
-        self.device = next(model.parameters()).device
+        first = next(model.parameters())
+        self.device = first.device
         self._on_gpu = self.device.type == "cuda"
+        self.teacher = _prepared(teacher, self._on_gpu)
         if self._on_gpu:
             model.to(memory_format=torch.channels_last)  # so that the update reads and writes everything in one order
         self.parameters = [p for p in named_tensors(model).values() if isinstance(p, nn.Parameter) and p.requires_grad]
@@ -77,11 +80,12 @@ class Step:
             self._worker, self._seen = _worker(model, self.parameters)
         owned = {id(m.weight) for m in model.modules() if isinstance(m, _BatchNorm) and m.affine}
         self._gammas = [index for index, p in enumerate(self.parameters) if id(p) in owned]
-        self.rate, self.lam = torch.zeros((), device=self.device), torch.zeros((), device=self.device)
+        self.rate, self.lam = first.new_zeros(()), first.new_zeros(())
         self._position = torch.zeros((), dtype=torch.int64, device=self.device)
         self._sums = torch.zeros(2, dtype=torch.float64, device=self.device)
         self._failed = torch.full((), -1, dtype=torch.int64, device=self.device)
         self._offsets = torch.arange(batch, device=self.device)
+        mean, std = mean.to(first.dtype), std.to(first.dtype)
         self._scale = (1 / (255 * std)).view(1, -1, 1, 1).to(self.device)
         self._shift = (mean / std).view(1, -1, 1, 1).to(self.device)
         self._pixels = self._labels = torch.zeros(0, device=self.device)
@@ -90,6 +94,7 @@ class Step:
 
     def begin(self, pixels: Tensor, labels: Tensor, rate: float, lam: float, sums: "EpochSums | None" = None) -> None:
         """Put an epoch's images in place and start counting anew, or go on in the middle with what was counted."""
+        self._worker.train()  # on a GPU a module of its own, which the model's train() does not reach
         if self._pixels.shape == pixels.shape:
             self._pixels.copy_(pixels)
             self._labels.copy_(labels)
@@ -164,6 +169,7 @@ class Step:
         stream.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(stream):
             for _ in range(WARM_UP_STEPS):
+                self._position.zero_()  # near the end of an epoch there are not enough batches left to warm up with
                 self._train()
         torch.cuda.synchronize()
         graph = torch.cuda.CUDAGraph()
@@ -204,14 +210,22 @@ def _worker(model: nn.Module, parameters: list[nn.Parameter]) -> tuple[nn.Module
     return worker, [memo[id(parameter)] for parameter in parameters]
 
 
+def _prepared(teacher: Teacher | None, on_gpu: bool) -> Teacher | None:
+    """The teacher in evaluation mode, and on a GPU in the precision that images have there."""
+    if teacher is None:
+        return None
+    teacher.model.eval()
+    return replace(teacher, model=_worker(teacher.model, [])[0]) if on_gpu else teacher
+
+
 def _loss(
     model: nn.Module, images: Tensor, labels: Tensor, label_smoothing: float, teacher: Teacher | None
 ) -> tuple[Tensor, Tensor]:
-    outputs = model(images).float()
+    outputs = _exact(model(images))
     loss = F.cross_entropy(outputs, labels, label_smoothing=label_smoothing)
     if teacher is not None:
         with torch.no_grad():
-            taught = teacher.model(images).float() / teacher.temperature
+            taught = _exact(teacher.model(images)) / teacher.temperature
         learned = F.log_softmax(outputs / teacher.temperature, 1)
         apart = F.kl_div(learned, F.log_softmax(taught, 1), reduction="batchmean", log_target=True)
         loss = (1 - teacher.weight) * loss + teacher.weight * teacher.temperature**2 * apart
@@ -230,7 +244,7 @@ def _sgd(
 ) -> None:
     """SGD with weight decay and Nesterov momentum on fp32 weights, and L1 on γ by gradient or soft threshold."""
     total = list(torch._foreach_mul(parameters, optimization.weight_decay))
-    torch._foreach_add_(total, [gradient.float() for gradient in gradients])
+    torch._foreach_add_(total, [_exact(gradient) for gradient in gradients])
     if not optimization.proximal:
         for index in gammas:
             total[index] += lam * parameters[index].sign()
@@ -247,6 +261,17 @@ def _sgd(
         torch._foreach_copy_([copied for copied, _ in copies], [parameter for _, parameter in copies])
 
 
+def _exact(tensor: Tensor) -> Tensor:
+    """In fp32, unless the model computes in fp64."""
+    return tensor if tensor.dtype == torch.float64 else tensor.float()
+
+
 @functools.cache
 def _compiled(function: Callable[..., Any]) -> Callable[..., Any]:
-    return torch.compile(function, fullgraph=True, dynamic=False)
+    compiled = torch.compile(function, fullgraph=True, dynamic=False)
+    # Each pruned network of a sweep has shapes of its own, and torch gives up at the ninth unless told otherwise.
+    enough = torch._dynamo.config.patch(
+        recompile_limit=COMPILED_NETWORKS, accumulated_recompile_limit=COMPILED_NETWORKS
+    )
+    patched: Callable[..., Any] = enough(compiled)
+    return patched

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
+from torch.nn.modules.batchnorm import _NormBase
 
 from otprune.channels.graph import Attached, Carry, Hole, Pointwise
 from otprune.channels.labels import broadcast, laid_out_fully, varying
@@ -55,6 +56,7 @@ def _record(tracer: "Tracer", call: "Call", tensors: list[Tensor], aligned: list
             tuple(Hole(next(holes)) if isinstance(argument, Tensor) else argument for argument in call.args),
             call.kwargs,
             tuple(None if labels is None else labels.numpy() for labels in operands),
+            tuple(_one_value_each(tracer, t, p, writes) for t, p in zip(tensors, parameters, strict=True)),
             tuple(tensor.shape == call.out.shape for tensor in tensors),
             tuple(tensor.dtype for tensor in tensors),
             writes.reshape(-1).numpy(),
@@ -64,6 +66,15 @@ def _record(tracer: "Tracer", call: "Call", tensors: list[Tensor], aligned: list
         if parameter is not None:
             _attach(tracer, tensor, parameter, writes)
     tracer.mark(call.out, writes)
+
+
+def _one_value_each(tracer: "Tracer", tensor: Tensor, parameter: "Parameter | None", writes: Tensor) -> str | None:
+    """The parameter's name where it has one value a channel or one for all; a batch norm's own would be masked."""
+    in_line = (1,) * (writes.dim() - tensor.dim()) + tuple(tensor.shape) == tuple(writes.shape)
+    if parameter is None or not (in_line or tensor.numel() == 1) or len(varying(writes)) > 1:
+        return None
+    owner = tracer.model.get_submodule(parameter.name.rpartition(".")[0])
+    return None if isinstance(owner, _NormBase) else parameter.name
 
 
 def _padded(labels: Tensor, rank: int) -> Tensor:
@@ -84,15 +95,17 @@ def _freeze_spread(tracer: "Tracer", tensors: list[Tensor], aligned: list[bool])
 
 
 def _attach(tracer: "Tracer", tensor: Tensor, parameter: "Parameter", writes: Tensor) -> None:
-    """A parameter that meets channels element by element shrinks with them."""
+    """A parameter that meets channels element by element shrinks with them; one value for all of them is only read."""
     lead = writes.dim() - tensor.dim()
-    for dim, axis in enumerate(parameter.axes):
-        if axis is None or tensor.shape[dim] == 1 or writes.shape[dim + lead] == 1:
-            continue
+    wide = [dim for dim, size in enumerate(tensor.shape) if size > 1 and writes.shape[dim + lead] > 1]
+    axes = [(dim, axis) for dim in wide if (axis := parameter.axes[dim]) is not None]
+    for dim, axis in axes:
         lane = writes.movedim(dim + lead, 0).flatten(1)
         tracer.tie(lane[:, :1], lane, "positions share a parameter")
         tracer.use(parameter.name, axis, lane[:, 0])
         tracer.nodes.append(Attached(parameter.name, axis, lane[:, 0].numpy()))
+    if not axes:
+        tracer.nodes.append(Attached(parameter.name, 0, writes.reshape(-1)[:0].numpy()))
 
 
 def _without_channels(tracer: "Tracer", call: "Call", tensors: list[Tensor]) -> None:
@@ -148,6 +161,14 @@ def overwritten(tracer: "Tracer", call: "Call") -> None:
         freeze_arguments(tracer, call, f"{call.func} copies it into a tensor of fixed size")
 
 
+def prelu(tracer: "Tracer", call: "Call") -> None:
+    """The planner takes a zero for a zero whatever the slope; a slope that is computed could be that zero."""
+    if tracer.parameter(call.args[1]) is None:
+        freeze_arguments(tracer, call, f"the slope of {call.func} is computed, not a parameter")
+    else:
+        pointwise(tracer, call)
+
+
 def gated_half(tracer: "Tracer", call: "Call") -> None:
     """GLU: the first half of the channels, each times the sigmoid of its partner in the second half."""
     source = call.args[0]
@@ -164,6 +185,7 @@ def gated_half(tracer: "Tracer", call: "Call") -> None:
             (Hole(0), Hole(1)),
             {},
             operands,
+            (None, None),
             (False, False),
             (source.dtype, source.dtype),
             writes.reshape(-1).numpy(),
@@ -176,10 +198,11 @@ RULES = {
     **dict.fromkeys(
         (
             *(aten.hardswish.default, aten.hardswish_.default, aten.mish_.default, aten.threshold_.default),
-            *(aten._prelu_kernel.default, aten.rsub.Tensor),
+            aten.rsub.Tensor,
         ),
         pointwise,
     ),
+    aten._prelu_kernel.default: prelu,
     aten.glu.default: gated_half,
     **dict.fromkeys(
         (

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 aten = torch.ops.aten
 
 WITHOUT_STATISTICS = frozenset({aten._native_batch_norm_legit.no_stats})
+SETTLED = frozenset({aten._native_batch_norm_legit_no_training.default, aten._batch_norm_no_update.default})
 
 
 def batch_norm(tracer: "Tracer", call: "Call") -> None:
@@ -39,6 +40,7 @@ def batch_norm(tracer: "Tracer", call: "Call") -> None:
             layer,
             names[0], names[1], names[2], names[3],
             call.args[-1] if isinstance(call.args[-1], float) else call.args[-2],
+            call.func in SETTLED or call.args[5] is False,
             source[0, 0].numel(), incoming.numpy(), picks.numpy(), writes.numpy(), False,
         )
     )  # fmt: skip

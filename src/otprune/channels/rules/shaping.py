@@ -51,16 +51,17 @@ def view(tracer: "Tracer", call: "Call") -> None:
     Nothing tells the number of groups, which is fixed, from that of channels in each, which is not, but that groups
     are named first and are fewer; what does not look so must stay.
     """
-    before = varying(tracer.labels(call.args[0]))
+    before = [size for size in tracer.labels(call.args[0]).shape if size > 1]
     rearrange(tracer, call)
     labels = tracer.labels(call.out)
     dims = varying(labels)
-    if len(dims) > len(before):
-        *groups, channels = dims
-        if any(labels.shape[dim] > labels.shape[channels] for dim in groups):
+    sizes = [labels.shape[dim] for dim in dims]
+    if len(sizes) > len(before):
+        if max(sizes) > sizes[-1]:
             tracer.freeze(labels, f"{call.func} cuts it into more groups than channels a group")
         else:
-            _tie_all_but(tracer, labels, channels)
+            _tie_all_but(tracer, labels, dims[-1])
+    if len(sizes) > 1 and sizes != before:
         tracer.note_pieces(call.out)
 
 

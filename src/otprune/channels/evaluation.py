@@ -1,0 +1,49 @@
+"""What a model does in evaluation mode and not in training mode, which is the mode it is traced in."""
+
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from otprune.abstract import watch
+from otprune.channels.graph import Carry, Flags, Labels, Meeting, Pointwise, connected, reads_of
+from otprune.channels.operators import Operators, Signature
+from otprune.errors import OtpruneError
+
+if TYPE_CHECKING:
+    from otprune.channels.trace import Tracer
+
+
+def freeze_what_evaluation_adds(
+    tracer: "Tracer", example: Any, trace_again: Callable[[Collection[Signature]], "Tracer"]
+) -> None:
+    """Whatever is read by operators that only evaluation mode runs must stay as it is."""
+    model = tracer.model
+    try:
+        operators, _ = watch(model, example, lambda: Operators(model), training=False)
+    except OtpruneError:  # the model does not evaluate this example: it may want other inputs then
+        return
+    added = operators.signatures - tracer.signatures
+    if added:
+        evaluated, _ = watch(model, example, lambda: trace_again(added), training=False)
+        root = connected(evaluated.count, _same_channels(evaluated))
+        for suspect in evaluated.suspects:
+            labels = _found_again(np.isin(root, root[suspect.labels]), evaluated, tracer)
+            if labels.size:
+                tracer.nodes.append(replace(suspect, labels=labels))
+
+
+def _same_channels(tracer: "Tracer") -> Iterator[tuple[Labels, Labels]]:
+    yield from tracer.ties
+    for node in tracer.nodes:
+        if isinstance(node, Carry | Pointwise):
+            yield from ((labels, node.writes) for labels in reads_of(node))
+        elif isinstance(node, Meeting):
+            yield node.reads[:, 0], node.writes
+
+
+def _found_again(marked: Flags, there: "Tracer", here: "Tracer") -> Labels:
+    """The labels of one trace that lie along the same parameters as the marked ones of another."""
+    shared = [(labels.numpy(), here.uses[slot].numpy()) for slot, labels in there.uses.items() if slot in here.uses]
+    return np.concatenate([np.zeros(0, np.int64), *(own[marked[labels]] for labels, own in shared)])

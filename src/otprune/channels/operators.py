@@ -1,0 +1,48 @@
+"""The operators that a model runs, told apart by their arguments."""
+
+from collections import Counter
+from collections.abc import Hashable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from otprune.abstract import Watcher
+from otprune.location import user_location
+from otprune.shortcuts import BATCH_NORMS
+
+Signature = tuple[Hashable, ...]
+
+
+class Operators(Watcher):
+    """Counts the operators that run, and notes the numbers they calculate with.
+
+    An operator is known by its arguments: parameters by name, other tensors by shape. `numbers` has for each line and
+    operator what stands there beside tensors; none from a run on data, where it may be computed from the data.
+    """
+
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__(model)
+        self.signatures: Counter[Signature] = Counter()
+        self.numbers: dict[str, list[str]] = {}
+
+    def seen(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> None:
+        self.signatures[self.signature(func, args, kwargs)] += 1
+        if torch.Tag.pointwise in func.tags and getattr(out, "is_meta", False):
+            numbers = [str(value) for value in (*args, *kwargs.values()) if type(value) in (int, float)]
+            if numbers:
+                self.numbers.setdefault(f"{func} at {user_location()}", []).append(", ".join(numbers))
+
+    def signature(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Signature:
+        """What a call looks like, so that the same call in another run is recognized.
+
+        Batch norms are told which mode they run in, and are to the tracer the same in both.
+        """
+        if func in BATCH_NORMS:
+            return (func,)
+        return (func, *map(self._key, args), *kwargs, *map(self._key, kwargs.values()))
+
+    def _key(self, value: Any) -> Hashable:
+        if isinstance(value, Tensor):
+            return self.name_of(value) or value.shape
+        return tuple(map(self._key, value)) if isinstance(value, list | tuple) else value

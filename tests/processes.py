@@ -1,0 +1,117 @@
+"""Short trainings and commands in processes of their own, to be killed, gone on with, and read from.
+
+Processes are forked from a server that has imported everything once, so that starting one takes no time. What is sent
+to them is a real signal, and what they leave behind is what any process would.
+"""
+
+import multiprocessing
+import os
+import resource
+import sys
+import time
+from collections.abc import Callable
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+import otprune as ot
+from otprune import models
+from otprune.__main__ import main
+from otprune.errors import OtpruneError
+from otprune.experiments import stages
+from otprune.experiments.experiment import Experiment
+from otprune.training import data as datasets
+from otprune.training.loop import train
+from otprune.training.run import EpochRecord, Run, Training
+
+DIGITS = datasets.load("digits")
+ot.cost(models.digits_net(), torch.zeros(1, 1, 8, 8))  # so that torch loads now what it only loads when first used
+TRAINING = Training(epochs=20, lam=1e-3)
+EXPERIMENT = Experiment(
+    "digits_net", "digits", Training(epochs=2, lam=1e-2, augment=False), finetune_epochs=1
+)  # what COMMAND asks for
+COMMAND = (
+    "run",
+    "--model",
+    "digits_net",
+    "--data",
+    "digits",
+    "--lam",
+    "1e-2",
+    "--epochs",
+    "2",
+    "--finetune-epochs",
+    "1",
+)
+
+
+def net() -> nn.Module:
+    """Batch norm and dropout: statistics and random numbers have to be found again as well as weights."""
+    torch.manual_seed(0)
+    return nn.Sequential(
+        *(nn.Conv2d(1, 6, 3), nn.BatchNorm2d(6), nn.ReLU(), nn.MaxPool2d(2)),
+        *(nn.Flatten(), nn.Dropout(0.2), nn.Linear(54, 10)),
+    )
+
+
+def training_run(folder: Path, training: Training = TRAINING) -> Run:
+    return Run(net(), DIGITS, training, folder)
+
+
+def start(target: Callable[..., None], *arguments: Any) -> BaseProcess:
+    """Run a function of this module in a process of its own."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload([__name__])
+    process = context.Process(target=_alone, args=(target, *arguments))
+    process.start()
+    return process
+
+
+def finish(target: Callable[..., None], *arguments: Any) -> float:
+    """Run it to its end; how many seconds that took."""
+    started = time.perf_counter()
+    process = start(target, *arguments)
+    process.join()
+    assert process.exitcode == 0
+    return time.perf_counter() - started
+
+
+def train_in(folder: Path) -> None:
+    train(training_run(folder), save_every=0)
+
+
+def run_pipeline_in(folder: Path) -> None:
+    pipeline = stages.Pipeline(EXPERIMENT, folder, DIGITS, torch.device("cpu"))
+    stages.run([pipeline], save_every=0.1)
+
+
+def train_until_the_disk_is_full(folder: Path, message: Path) -> None:
+    """From the third epoch on, a file can only be half as large as a checkpoint."""
+
+    def fill_up(run: Run, epoch: EpochRecord) -> None:
+        if epoch.epoch == 3:
+            size = next(folder.glob("at-*")).stat().st_size
+            resource.setrlimit(resource.RLIMIT_FSIZE, (size // 2, resource.RLIM_INFINITY))
+
+    try:
+        train(training_run(folder), fill_up, save_every=0)
+    except OtpruneError as error:
+        message.write_text(str(error))
+        sys.exit(1)
+
+
+def command(arguments: tuple[str, ...], out: Path, err: Path) -> None:
+    """The command line as from a shell, what it writes in two files."""
+    for stream, path in ((1, out), (2, err)):
+        with path.open("w") as file:
+            os.dup2(file.fileno(), stream)
+    sys.argv = ["otprune", *arguments]
+    main()
+
+
+def _alone(target: Callable[..., None], *arguments: Any) -> None:
+    torch.set_num_threads(1)  # sums come out the same to the last bit only if they are split the same way
+    target(*arguments)

@@ -1,0 +1,249 @@
+"""`otprune run` and `otprune sweep` from the command line, on digits: what they leave behind, and what they refuse."""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+import torch
+from torch import nn
+
+import otprune as ot
+from otprune import models
+from otprune.experiments import stages
+from otprune.experiments.experiment import Experiment
+from otprune.training.loop import accuracy
+from otprune.training.run import Training
+from tests.processes import command, start
+
+EPOCHS, FINETUNE_EPOCHS, SEED = 6, 3, 1
+ONE_THREAD = {"OMP_NUM_THREADS": "1"}
+FILES = {
+    *("config.json", "plan.json", "results.json", "record.json"),
+    *("sparse.safetensors", "pruned.safetensors", "finetuned.safetensors"),
+    *("train", "finetune"),
+}
+
+
+class Done(NamedTuple):
+    """How a command ended."""
+
+    code: int | None
+    out: str
+    err: str
+
+
+def otprune(verb: str, **options: object) -> Done:
+    """A command in a process of its own."""
+    with tempfile.TemporaryDirectory() as folder:
+        out, err = Path(folder, "out"), Path(folder, "err")
+        process = start(command, flags(verb, options), out, err)
+        process.join()
+        return Done(process.exitcode, out.read_text(encoding="utf-8"), err.read_text(encoding="utf-8"))
+
+
+def flags(verb: str, options: dict[str, object]) -> tuple[str, ...]:
+    given = {"model": "digits_net", "data": "digits", "device": "cpu", **options}
+    return verb, *(part for name, value in given.items() for part in (f"--{name.replace('_', '-')}", str(value)))
+
+
+ASKED: dict[str, object] = {"lam": 1e-2, "seed": SEED, "epochs": EPOCHS, "finetune_epochs": FINETUNE_EPOCHS}
+
+
+def read(path: Path) -> Any:
+    return json.loads(path.read_text(encoding="utf-8"))
+
+
+def experiment() -> Experiment:
+    training = Training(epochs=EPOCHS, lam=1e-2, seed=SEED, augment=False)
+    return Experiment("digits_net", "digits", training, finetune_epochs=FINETUNE_EPOCHS)
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Done]:
+    """The whole pipeline as from a shell, where a warning is an error."""
+    folder = tmp_path_factory.mktemp("runs") / "new" / "digits [1]"
+    line = [sys.executable, "-W", "error", "-m", "otprune", *flags("run", {**ASKED, "out": folder})]
+    done = subprocess.run(line, capture_output=True, text=True, encoding="utf-8", env=os.environ | ONE_THREAD)
+    return folder, Done(done.returncode, done.stdout, done.stderr)
+
+
+@pytest.fixture(scope="module")
+def record(finished: tuple[Path, Done]) -> dict[str, Any]:
+    folder, done = finished
+    assert done.code == 0, done.err
+    found: dict[str, Any] = read(folder / "record.json")
+    return found
+
+
+def test_every_stage_leaves_its_file_and_the_screen_shows_the_result(
+    finished: tuple[Path, Done], record: dict[str, Any]
+) -> None:
+    folder, done = finished
+    assert {path.name for path in folder.iterdir()} == FILES
+    assert f"train {folder.name}: epoch {EPOCHS}/{EPOCHS} loss" in done.out
+    for stage in ("sparse", "pruned", "recalibrated", "finetuned"):
+        assert f"{record['results'][f'accuracy_{stage}']:.2%}" in done.out
+    for kind in ("flops", "parameters"):
+        assert f"{record['results']['cost_after'][kind]:,}" in done.out
+    assert done.err == ""
+
+
+def test_the_record_says_what_was_done_with_what(finished: tuple[Path, Done], record: dict[str, Any]) -> None:
+    assert record["experiment"] == experiment().to_dict() == read(finished[0] / "config.json")
+    assert record["experiment"]["training"]["seed"] == SEED
+    assert record["provenance"]["torch"] == torch.__version__ and record["provenance"]["otprune"]
+    assert record["provenance"]["cpu"] and record["provenance"]["cores"] and record["provenance"]["gpu"] is None
+    assert record["results"]["seconds"]["train"] > 0 and record["results"]["seconds"]["finetune"] > 0
+
+
+def test_the_record_has_every_epoch(record: dict[str, Any]) -> None:
+    training, finetuning = record["results"]["training"], record["results"]["finetuning"]
+    assert [epoch["epoch"] for epoch in training] == list(range(1, EPOCHS + 1))
+    assert [epoch["rate"] for epoch in training] == pytest.approx([0.1] * 3 + [0.01] * 2 + [0.001])
+    assert training[-1]["loss"] < training[0]["loss"] / 2
+    assert [(epoch["epoch"], epoch["rate"], epoch["lam"]) for epoch in finetuning] == [(n, 1e-3, 0) for n in (1, 2, 3)]
+
+
+def test_the_record_has_what_the_saved_models_give(finished: tuple[Path, Done], record: dict[str, Any]) -> None:
+    data, results, folder = stages.open_data("digits"), record["results"], finished[0]
+    names = {"sparse": "sparse", "pruned": "recalibrated", "finetuned": "finetuned"}
+    loaded: dict[str, nn.Module] = {}
+    for name, stage in names.items():
+        loaded[name] = ot.load(models.digits_net(), folder / f"{name}.safetensors")
+        found = accuracy(loaded[name], data.test, data.mean, data.std)
+        assert found == pytest.approx(results[f"accuracy_{stage}"], abs=1 / len(data.test))
+    assert results["accuracy_sparse"] > 0.9 and results["accuracy_finetuned"] > 0.9
+    assert results["accuracy_finetuned"] == results["accuracy_finetuned_3"]
+    assert 0 <= results["accuracy_finetuned_1"] <= 1 and 0 <= results["accuracy_folded"] <= 1
+    for name, when in (("sparse", "before"), ("finetuned", "after")):
+        assert results[f"cost_{when}"] == stages.totals(ot.cost(loaded[name], torch.zeros(1, 1, 8, 8)))
+
+
+def test_the_record_has_every_layers_threshold_and_channels(
+    finished: tuple[Path, Done], record: dict[str, Any]
+) -> None:
+    results, sparse = record["results"], ot.load(models.digits_net(), finished[0] / "sparse.safetensors")
+    norms = {name: module for name, module in sparse.named_modules() if isinstance(module, nn.BatchNorm2d)}
+    assert [layer["name"] for layer in results["layers"]] == list(norms)
+    for layer in results["layers"]:
+        gamma = norms[layer["name"]].weight.detach()
+        assert layer["threshold"] == pytest.approx(ot.optimal_threshold(gamma, 1e-3), rel=1e-6)
+        assert 1 <= layer["kept"] <= layer["channels"] == len(gamma)
+    assert results["cost_after"]["flops"] < results["cost_before"]["flops"]
+    assert sum(layer["kept"] for layer in results["layers"]) < sum(layer["channels"] for layer in results["layers"])
+
+
+def times(folder: Path) -> dict[str, int]:
+    return {str(path): path.stat().st_mtime_ns for path in folder.rglob("*")}
+
+
+def test_running_it_again_does_nothing_more_and_gives_the_same(
+    finished: tuple[Path, Done], record: dict[str, Any]
+) -> None:
+    folder, first = finished
+    before = times(folder)
+    again = otprune("run", **ASKED, out=folder)
+    assert again.code == 0
+    assert times(folder) == before
+    table = first.out[first.out.index("┏") :]
+    assert again.out == table  # and no line of progress
+
+
+def pipeline_in(folder: Path, asked: Experiment) -> stages.Pipeline:
+    return stages.Pipeline(asked, folder, stages.open_data("digits"), torch.device("cpu"))
+
+
+def test_a_stage_is_skipped_where_its_file_is_and_done_where_it_is_not(tmp_path: Path) -> None:
+    """The file comes last, so that where it is the stage's results are too."""
+    untrained = replace(experiment(), training=replace(experiment().training, epochs=0), finetune_epochs=0)
+    pipeline = pipeline_in(tmp_path, untrained)
+    stages.run([pipeline])
+    done = times(tmp_path)
+
+    (tmp_path / "pruned.safetensors").unlink()
+    pipeline = pipeline_in(tmp_path, untrained)
+    stages.run([pipeline])
+    changed = {Path(path).name for path, when in times(tmp_path).items() if done.get(path) != when}
+    assert changed >= {"pruned.safetensors", "plan.json"}
+    assert not changed & {"sparse.safetensors", "finetuned.safetensors", "config.json"}
+    assert (tmp_path / "pruned.safetensors").stat().st_mtime_ns >= (tmp_path / "results.json").stat().st_mtime_ns
+    for stage, name in ((stages.train, "sparse"), (stages.finetune, "finetuned")):
+        (tmp_path / f"{name}.safetensors").unlink()
+        stage([pipeline])
+        measured, written = (tmp_path / "results.json").stat(), (tmp_path / f"{name}.safetensors").stat()
+        assert measured.st_mtime_ns <= written.st_mtime_ns
+
+
+def test_a_record_keeps_the_hardware_that_measured(finished: tuple[Path, Done], record: dict[str, Any]) -> None:
+    folder, _ = finished
+    elsewhere = record | {"provenance": record["provenance"] | {"cpu": "another"}}
+    (folder / "record.json").write_text(json.dumps(elsewhere))
+    pipeline = pipeline_in(folder, experiment())
+    assert stages.record(pipeline) == elsewhere == read(folder / "record.json")
+    pipeline.note(accuracy_sparse=0.5)
+    assert stages.record(pipeline)["provenance"]["cpu"] != "another"
+    pipeline.note(accuracy_sparse=record["results"]["accuracy_sparse"])
+    assert stages.record(pipeline)["results"] == record["results"]
+
+
+def test_another_configuration_in_the_same_folder_is_refused(finished: tuple[Path, Done]) -> None:
+    folder, _ = finished
+    before = times(folder)
+    done = otprune("run", **(ASKED | {"lam": 1e-4}), out=folder)
+    assert done.code == 1 and done.out == ""
+    assert done.err == (
+        f"{folder / 'config.json'}: the folder belongs to a run with lam=0.01, not 0.0001. "
+        "Use another folder, or the same settings to go on with it.\n"
+    )
+    assert times(folder) == before
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"model": "vgg15"}, "there is no model named 'vgg15'; choose one of vgg14, "),
+        ({"model": "vgg14"}, "vgg14 does not run on the images of digits, which are 1×8×8"),
+        ({"data": "mnist"}, "mnist is neither a folder nor one of cifar10, cifar100, digits"),
+        ({"device": "tpu"}, "there is no device named 'tpu'; choose cpu, cuda or auto"),
+        ({"lam": "-1"}, "lam must be a finite number and at least 0, not -1.0"),
+    ],
+    ids=str,
+)
+def test_what_cannot_run_is_refused_and_claims_no_folder(wrong: dict[str, str], said: str, tmp_path: Path) -> None:
+    done = otprune("run", **wrong, out=tmp_path / "run")
+    assert done.code == 1 and done.out == ""
+    assert done.err.startswith(said) and done.err.count("\n") == 1
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_a_gpu_asked_for_where_there_is_none_is_refused(tmp_path: Path) -> None:
+    done = otprune("run", device="cuda", out=tmp_path / "run")
+    assert done.code == 1
+    assert done.err == "no GPU was found for --device cuda: use --device cpu, or check the driver with nvidia-smi\n"
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_sweep_is_the_same_runs_side_by_side(tmp_path: Path) -> None:
+    """A λ among others gives what it gives alone; each has its folder, record and row."""
+    short: dict[str, object] = {"epochs": 1, "finetune_epochs": 1}
+    done = otprune("sweep", **short, lam="1e-3, 1e-2", seeds=1, out=tmp_path / "sweep")
+    assert done.code == 0, done.err
+    assert {path.name for path in (tmp_path / "sweep").iterdir()} == {"lam1e-3-seed0", "lam1e-2-seed0"}
+    assert [line.split()[1] for line in done.out.splitlines() if line.startswith("│")] == ["0.001", "0.01"]
+    assert otprune("run", **short, lam="1e-2", seed=0, out=tmp_path / "alone").code == 0
+    records = [read(tmp_path / name / "record.json") for name in ("sweep/lam1e-2-seed0", "alone")]
+    assert [record["results"].pop("seconds")["train_side_by_side"] for record in records] == [2, 1]
+    assert records[0] == records[1]
+
+
+def test_a_sweep_over_what_is_no_number_is_refused(tmp_path: Path) -> None:
+    done = otprune("sweep", lam="1e-4,big", out=tmp_path / "sweep")
+    assert done.code == 2
+    assert "'big' is not a number" in done.err and "Traceback" not in done.err

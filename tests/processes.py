@@ -8,7 +8,6 @@ import multiprocessing
 import os
 import resource
 import sys
-import time
 from collections.abc import Callable
 from multiprocessing.process import BaseProcess
 from pathlib import Path
@@ -70,13 +69,11 @@ def start(target: Callable[..., None], *arguments: Any) -> BaseProcess:
     return process
 
 
-def finish(target: Callable[..., None], *arguments: Any) -> float:
-    """Run it to its end; how many seconds that took."""
-    started = time.perf_counter()
+def finish(target: Callable[..., None], *arguments: Any) -> None:
+    """Run it to its end."""
     process = start(target, *arguments)
     process.join()
     assert process.exitcode == 0
-    return time.perf_counter() - started
 
 
 def train_in(folder: Path) -> None:

@@ -65,14 +65,20 @@ class Undisturbed:
 
     def __init__(self, folder: Path) -> None:
         self.training, self.pipeline = folder / "training", folder / "pipeline"
-        finish(train_in, folder / "warm-up")  # the first process waits for the server to import everything
-        self.training_seconds = finish(train_in, self.training)
+        finish(train_in, self.training)
         finish(run_pipeline_in, self.pipeline)
 
 
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Undisturbed:
     return Undisturbed(tmp_path_factory.mktemp("undisturbed"))
+
+
+def steps_saved(folder: Path) -> int:
+    """How many of the 420 steps the newest checkpoint has behind it."""
+    names = ["at-0-0", *(path.stem for path in checkpoints(folder))]
+    _, epoch, step = names[-1].split("-")
+    return int(epoch) * 21 + int(step)
 
 
 def kill(process: BaseProcess) -> None:
@@ -82,26 +88,26 @@ def kill(process: BaseProcess) -> None:
 
 
 def test_a_training_killed_ten_times_ends_the_same(undisturbed: Undisturbed, tmp_path: Path) -> None:
-    moments = random.Random(0)
-    for _ in range(10):
+    """At the start, inside a step, inside the writing of a checkpoint, between epochs: as chance has it."""
+    chance = random.Random(0)
+    for moment in sorted(chance.sample(range(300), 10)):
         process = start(train_in, tmp_path)
-        time.sleep(moments.uniform(0, undisturbed.training_seconds / 10))
+        while process.is_alive() and steps_saved(tmp_path) < moment:
+            time.sleep(0.001)
+        time.sleep(chance.uniform(0, 0.02))
         kill(process)
-    reached = checkpoints(tmp_path)
-    assert reached, "it was never killed after a checkpoint"
-    assert reached[-1].name < checkpoints(undisturbed.training)[-1].name
     finish(train_in, tmp_path)
     assert_same_end(tmp_path, undisturbed.training)
     assert sorted(tmp_path.iterdir()) == checkpoints(tmp_path)  # beginnings of files that kills left are gone
 
 
 def test_a_pipeline_killed_in_any_stage_ends_the_same(undisturbed: Undisturbed, tmp_path: Path) -> None:
-    moments = random.Random(0)
+    chance = random.Random(0)
     for appears in ("config.json", "train/at-*", "sparse.safetensors", "plan.json", "pruned.safetensors", "finetune/*"):
         process = start(run_pipeline_in, tmp_path)
         while process.is_alive() and not list(tmp_path.glob(appears)):
             time.sleep(0.001)
-        time.sleep(moments.uniform(0, 0.02))
+        time.sleep(chance.uniform(0, 0.02))
         kill(process)
     finish(run_pipeline_in, tmp_path)
     assert_same_pipeline(tmp_path, undisturbed.pipeline)

@@ -9,8 +9,6 @@ from torch import Tensor, nn
 from torch.nn.modules.conv import _ConvNd
 
 _ITSELF = frozenset({int, float, bool, str, bytes, type(None), torch.dtype, torch.device, torch.Size})
-_PLAIN_STATE = frozenset({object.__getstate__, nn.Module.__getstate__})
-_PLAIN_RESTORE = frozenset({nn.Module.__setstate__, _ConvNd.__setstate__})
 
 
 def copied(module: nn.Module, memo: dict[int, Any]) -> nn.Module:
@@ -39,8 +37,8 @@ def _copies_plainly(kind: type[nn.Module]) -> bool:
     return (
         not hasattr(kind, "__deepcopy__")
         and kind.__reduce_ex__ is object.__reduce_ex__
-        and kind.__getstate__ in _PLAIN_STATE
-        and kind.__setstate__ in _PLAIN_RESTORE
+        and kind.__getstate__ is nn.Module.__getstate__
+        and kind.__setstate__ in (nn.Module.__setstate__, _ConvNd.__setstate__)  # torch.compile puts in its own
     )
 
 

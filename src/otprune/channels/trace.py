@@ -147,7 +147,7 @@ class Tracer(Operators):
 
     def _freeze_if_size_is_kept(self, name: str) -> None:
         module = self.model.get_submodule(name.rpartition(".")[0])
-        if _keeps_its_sizes(module):
+        if _keeps_its_sizes(type(module)):
             self.freeze_parameter(name, f"{type(module).__name__} keeps its sizes to itself")
 
     def freeze(self, labels: Tensor, reason: str) -> None:
@@ -216,10 +216,10 @@ def _without_unread_results(tracer: Tracer) -> list[Node]:
     return [n for n in tracer.nodes if not isinstance(n, Carry) or n.keeps != "nothing" or read[n.writes].any()]
 
 
-def _keeps_its_sizes(module: nn.Module) -> bool:
+def _keeps_its_sizes(kind: type[nn.Module]) -> bool:
     """Whether torch's own code in it counts on sizes that surgery does not know how to change."""
-    counting = {base for base in type(module).__mro__ if base.__module__.startswith("torch.nn.modules.")}
-    return bool(counting - _WITHOUT_SIZES) and not isinstance(module, _RESIZABLE)
+    counting = {base for base in kind.__mro__ if base.__module__.startswith("torch.nn.modules.")}
+    return bool(counting - _WITHOUT_SIZES) and not issubclass(kind, _RESIZABLE)
 
 
 def _is_module(model: nn.Module, layer: str) -> bool:

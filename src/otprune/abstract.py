@@ -73,6 +73,9 @@ class Watcher(TorchDispatchMode):
 
 W = TypeVar("W", bound=Watcher)
 
+# The dozen dictionaries of hooks that every module has, and no forward pass fills.
+_HOOKS = frozenset(name for name in vars(nn.Module()) if name.endswith(("hooks", "hooks_with_kwargs", "always_called")))
+
 _CONTAINERS: dict[type, Callable[[Any, Any], None]] = {
     dict: dict.update,
     OrderedDict: OrderedDict.update,
@@ -164,7 +167,12 @@ def _set_modes(model: nn.Module, training: bool) -> None:
 def put_back(model: nn.Module) -> Iterator[None]:
     """Put every module's attributes back at the end: flags, and what a forward keeps there, such as a cache."""
     before = [(vars(module), dict(vars(module))) for module in model.modules()]
-    containers = [value for _, attributes in before for value in attributes.values() if type(value) in _CONTAINERS]
+    containers = [
+        value
+        for _, attributes in before
+        for name, value in attributes.items()
+        if type(value) in _CONTAINERS and name not in _HOOKS
+    ]
     contents = [value.copy() for value in containers]
     try:
         yield

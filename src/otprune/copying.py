@@ -52,6 +52,10 @@ def _value(value: Any, memo: dict[int, Any]) -> Any:
     if isinstance(value, Tensor) and not value.is_leaf:  # kept from a forward pass; deepcopy refuses it
         memo[id(value)] = value.detach().clone()
         return memo[id(value)]
+    if type(value) in (Tensor, nn.Parameter) and value.grad is None and _has_its_own_memory(value):
+        twin = value.detach().clone()
+        memo[id(value)] = nn.Parameter(twin, value.requires_grad) if type(value) is nn.Parameter else twin
+        return memo[id(value)]
     if type(value) is list:
         items: list[Any] = []
         memo[id(value)] = items
@@ -62,3 +66,8 @@ def _value(value: Any, memo: dict[int, Any]) -> Any:
         twin.update((key, _value(item, memo)) for key, item in value.items())
         return twin
     return copy.deepcopy(value, memo)
+
+
+def _has_its_own_memory(tensor: Tensor) -> bool:
+    """Whether a tensor is all of its memory; views of something else are left to `deepcopy`, which keeps them views."""
+    return tensor.untyped_storage().nbytes() == tensor.nbytes

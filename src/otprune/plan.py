@@ -60,6 +60,7 @@ class PruningPlan:
     frozen: list[str]
     inputs: Any
     outputs: list[list[int]]
+    numbers: dict[str, list[str]]
     pieces: list[Piece]
 
     def __str__(self) -> str:
@@ -238,6 +239,7 @@ def _described(
         frozen=list(dict.fromkeys(str(node) for node in graph.of(Frozen) if not node.expected)),
         inputs=inputs,
         outputs=graph.outputs,
+        numbers=dict(graph.numbers),
         pieces=pieces(graph, solution),
     )
 

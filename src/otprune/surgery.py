@@ -34,7 +34,7 @@ def prune(model: nn.Module, plan: PruningPlan) -> nn.Module:
     torch.Size([3, 3, 3, 3])
     """
     small = apply(model, plan)
-    rehearse(small, model, plan)
+    rehearse(small, plan)
     return small
 
 

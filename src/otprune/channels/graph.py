@@ -204,6 +204,7 @@ class ChannelGraph:
     count: int
     shapes: Mapping[str, tuple[int, ...]]
     outputs: list[list[int]]
+    numbers: Mapping[str, list[str]]
 
     def of(self, *kinds: type) -> Iterator[Any]:
         """The nodes of the given kinds, in execution order."""

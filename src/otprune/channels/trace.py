@@ -70,6 +70,7 @@ class Tracer(Operators):
         self.ties: list[tuple[Labels, Labels]] = []
         self.reshaped: list[Labels] = []
         self.count = NO_CHANNEL + 1
+        self._modules = dict(model.named_modules(remove_duplicate=False))
         self.uses: dict[tuple[str, int], Tensor] = {}
 
     def seen(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> None:
@@ -146,7 +147,7 @@ class Tracer(Operators):
             self.tie(earlier, labels, f"{name} is used for different channels")
 
     def _freeze_if_size_is_kept(self, name: str) -> None:
-        module = self.model.get_submodule(name.rpartition(".")[0])
+        module = self._modules[name.rpartition(".")[0]]
         if _keeps_its_sizes(type(module)):
             self.freeze_parameter(name, f"{type(module).__name__} keeps its sizes to itself")
 
@@ -205,6 +206,7 @@ def trace(model: nn.Module, example: Any) -> ChannelGraph:
         count=tracer.count,
         shapes={name: tuple(t.shape) for name, t in tracer.state.items()},
         outputs=[list(tensor.shape) for tensor in tensors_in(out)],
+        numbers=tracer.numbers,
     )
 
 

@@ -32,6 +32,7 @@ class Watcher(TorchDispatchMode):
         self.model = model
         self.state: dict[str, Tensor] = {}
         self.names: dict[int, str] = {}
+        self.asked_for_mode = False
         self._constants: dict[int, tuple[Tensor, Tensor]] = {}
 
     def name_of(self, tensor: object) -> str | None:
@@ -149,7 +150,8 @@ def _run(model: nn.Module, example: Any, watcher: W, training: bool, *, on_meta:
         args, kwargs = pytree.tree_map_only(Tensor, lambda t: torch.empty_like(t, device="meta"), (args, kwargs))
     with put_back(model), replaced(model, {id(tensor): watcher.state[name] for name, tensor in own.items()}), watcher:
         _set_modes(model, training)
-        out = model(*args, **kwargs)
+        with _noting_who_asks(model, watcher, training):
+            out = model(*args, **kwargs)
     return watcher, out
 
 
@@ -160,7 +162,42 @@ def _stand_in(tensor: Tensor, on_meta: bool) -> Tensor:
 
 def _set_modes(model: nn.Module, training: bool) -> None:
     for module in model.modules():  # past Module.__setattr__, which is slow and does nothing for a flag
-        vars(module)["training"] = training and not isinstance(module, _BatchNorm | _DropoutNd)
+        vars(module)["training"] = training and not _is_noise(module)
+
+
+@contextlib.contextmanager
+def _noting_who_asks(model: nn.Module, watcher: Watcher, training: bool) -> Iterator[None]:
+    """Let the watcher know whether the model's code asks for its mode; if it does not, both modes are the same to it.
+
+    The flag is taken off the modules, so that asking for it goes through `Module.__getattr__`.
+    """
+    asked = {id(module): module for module in model.modules() if not _is_noise(module)}
+    original = nn.Module.__getattr__
+    if any(type(module).__getattr__ is not original or "training" not in vars(module) for module in asked.values()):
+        watcher.asked_for_mode = True
+        yield
+        return
+
+    def noting(module: nn.Module, name: str) -> Any:
+        if name == "training" and id(module) in asked:
+            watcher.asked_for_mode = True
+            return training
+        return original(module, name)
+
+    for module in asked.values():
+        del vars(module)["training"]
+    nn.Module.__getattr__ = noting  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        nn.Module.__getattr__ = original  # type: ignore[method-assign]
+
+
+def _is_noise(module: nn.Module) -> bool:
+    """Whether training mode only adds noise to what a module does: batch norm, dropout, a leaf without parameters."""
+    if isinstance(module, _BatchNorm | _DropoutNd):
+        return True
+    return not (module._modules or module._parameters or module._buffers)
 
 
 @contextlib.contextmanager

@@ -20,6 +20,8 @@ def freeze_what_evaluation_adds(
 ) -> None:
     """Whatever is read by operators that only evaluation mode runs must stay as it is."""
     model = tracer.model
+    if not tracer.asked_for_mode:
+        return
     try:
         operators, _ = watch(model, example, lambda: Operators(model), training=False)
     except OtpruneError:  # the model does not evaluate this example: it may want other inputs then

@@ -79,12 +79,16 @@ def test_what_is_frozen_is_listed_with_the_operator_and_the_line(name: str, oper
     assert operator in text and "toy_nets.py:" in text
 
 
-def test_a_tensor_of_another_rank_is_told_from_a_channel() -> None:
-    class Net(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.conv, self.bn, self.head = nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.Conv2d(8, 2, 1)
+class OneNorm(nn.Module):
+    """A convolution, a batch norm and a head; what happens between them is each test's own."""
 
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv, self.bn, self.head = nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.Conv2d(8, 2, 1)
+
+
+def test_a_tensor_of_another_rank_is_told_from_a_channel() -> None:
+    class Net(OneNorm):
         def forward(self, x: Tensor) -> Tensor:
             y = self.bn(self.conv(x)).relu()
             return self.head(y * torch.linspace(0, 1, y.shape[-1], dtype=y.dtype))  # along the width: no channel
@@ -95,11 +99,7 @@ def test_a_tensor_of_another_rank_is_told_from_a_channel() -> None:
 
 
 def test_a_tensor_with_the_channels_number_freezes_them() -> None:
-    class Net(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.conv, self.bn, self.head = nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.Conv2d(8, 2, 1)
-
+    class Net(OneNorm):
         def forward(self, x: Tensor) -> Tensor:
             y = self.bn(self.conv(x)).relu()
             return self.head(y * torch.linspace(0, 1, 8, dtype=y.dtype).view(8, 1, 1))
@@ -110,11 +110,7 @@ def test_a_tensor_with_the_channels_number_freezes_them() -> None:
 
 
 def test_in_place_writing_through_a_view_is_not_guessed_at() -> None:
-    class Net(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.conv, self.bn, self.head = nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.Conv2d(8, 2, 1)
-
+    class Net(OneNorm):
         def forward(self, x: Tensor) -> Tensor:
             y = self.bn(self.conv(x))
             y.flatten(1).sigmoid_()
@@ -126,11 +122,7 @@ def test_in_place_writing_through_a_view_is_not_guessed_at() -> None:
 
 
 def test_a_model_that_looks_at_its_data_is_run_on_it() -> None:
-    class Net(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.conv, self.bn, self.head = nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.Conv2d(8, 2, 1)
-
+    class Net(OneNorm):
         def forward(self, x: Tensor) -> Tensor:
             scale = float(x.abs().max())
             return self.head(self.bn(self.conv(x / scale)).relu())

@@ -14,7 +14,6 @@ from otprune.inputs import tensors_in
 from otprune.tensors import substituted
 from otprune.thresholds import Thresholds
 from otprune.verify import masked_parameters
-from tests.random_nets import Spec, build, example
 
 TOLERANCE = 1e-9
 
@@ -83,8 +82,3 @@ def compare(model: nn.Module, small: nn.Module, plan: ot.PruningPlan, inputs: An
             expected = tensors_in(model(*args, **kwargs))
         found = tensors_in(small.eval()(*args, **kwargs))
     return max(float((a - b).abs().max()) for a, b in zip(expected, found, strict=True)), False
-
-
-def check(spec: Spec, mask: Mapping[str, list[int]]) -> Outcome:
-    """The check on a drawn network."""
-    return check_model(build(spec), example(spec), mask)

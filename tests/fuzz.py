@@ -28,9 +28,9 @@ import torch
 
 from otprune.files import write_atomically
 from otprune.provenance import provenance
-from tests.checking import TOLERANCE, Outcome, check
+from tests.checking import TOLERANCE, Outcome
 from tests.net_patterns import patterns
-from tests.random_nets import RandomChoices, Spec, build, gammas, random_mask, random_spec
+from tests.random_nets import RandomChoices, Spec, build, check, gammas, random_mask, random_spec
 
 ROOT = Path(__file__).resolve().parent.parent
 WORKERS = 2

@@ -62,6 +62,10 @@ def spatial(scene: Scene, index: int) -> bool:
     return scene.dims(index) > 0
 
 
+def _is_plane(scene: Scene, index: int) -> bool:
+    return scene.dims(index) == 2
+
+
 def divisible(scene: Scene, index: int) -> bool:
     """At least two channels that groups can share evenly."""
     return bool(_groups(scene.shapes[index][0]))
@@ -192,7 +196,7 @@ def add(choices: Choices, scene: Scene, index: int) -> Step:
     return make_step("add", [index, *others], style=choices.pick(["plus", "stack", "minus", "weighted"]))
 
 
-@kind(lambda scene, index: index in scene.overwritable and bool(scene.same_shape(index)), weight=4)
+@kind(lambda scene, index: index in scene.overwritable and bool(scene.same_shape(index)), weight=8)
 def add_in_place(choices: Choices, scene: Scene, index: int) -> Step:
     return make_step("add", [index, choices.pick(scene.same_shape(index))], style="inplace")
 
@@ -229,6 +233,75 @@ def _raw_inputs_beside(scene: Scene, index: int) -> list[int]:
 @kind(lambda scene, index: bool(_raw_inputs_beside(scene, index)))
 def cat_with_input(choices: Choices, scene: Scene, index: int) -> Step:
     return make_step("cat", [index, choices.pick(_raw_inputs_beside(scene, index))])
+
+
+def _fits_behind(scene: Scene, index: int) -> list[int]:
+    fits = spatial(scene, index) and max(scene.shapes[index][1:]) <= LARGEST_SIZE // 2
+    return scene.same_shape(index) if fits else []
+
+
+@kind(lambda scene, index: bool(_fits_behind(scene, index)), weight=3)
+def cat_positions(choices: Choices, scene: Scene, index: int) -> Step:
+    axis = choices.integer(2, 1 + scene.dims(index))
+    return make_step("cat_positions", [index, choices.pick(_fits_behind(scene, index))], axis=axis)
+
+
+def _spatial_twins(scene: Scene, index: int) -> list[int]:
+    return scene.same_shape(index) if spatial(scene, index) else []
+
+
+@kind(lambda scene, index: bool(_spatial_twins(scene, index)), weight=3)
+def cat_batch(choices: Choices, scene: Scene, index: int) -> Step:
+    return make_step(
+        "cat_batch",
+        [index, choices.pick(_spatial_twins(scene, index))],
+        dims=scene.dims(index),
+        cin=_width(scene, index),
+        cout=scene.width(choices),
+        bn=choices.flag(),
+        act=_act(choices),
+        join=choices.pick(["sum", "cat"]),
+    )
+
+
+@kind(lambda scene, index: bool(scene.same_shape(index)) and 2 * _width(scene, index) <= MOST_CHANNELS, weight=3)
+def stack(choices: Choices, scene: Scene, index: int) -> Step:
+    style = choices.pick(["beside", "interleaved", "mean", "max"])
+    return make_step("stack", [index, choices.pick(scene.same_shape(index))], style=style)
+
+
+@kind(lambda scene, index: scene.dims(index) < 3 and bool(_spatial_twins(scene, index)))
+def stack_conv(choices: Choices, scene: Scene, index: int) -> Step:
+    return make_step(
+        "stack_conv",
+        [index, choices.pick(_spatial_twins(scene, index))],
+        dims=scene.dims(index),
+        cin=_width(scene, index),
+        cout=scene.width(choices),
+        bias=choices.flag(),
+    )
+
+
+@kind(lambda scene, index: _is_plane(scene, index) and _small_enough(scene, index), weight=5)
+def pixel_shuffle(choices: Choices, scene: Scene, index: int) -> Step:
+    cout, bn, style = choices.integer(1, 3), choices.flag(), choices.pick(["functional", "module"])
+    return make_step("pixel_shuffle", [index], cin=_width(scene, index), cout=cout, bn=bn, style=style)
+
+
+def _is_even_plane(scene: Scene, index: int) -> bool:
+    fits = _is_plane(scene, index) and 4 * _width(scene, index) <= MOST_CHANNELS
+    return fits and all(size % 2 == 0 for size in scene.shapes[index][1:])
+
+
+@kind(_is_even_plane)
+def pixel_unshuffle(choices: Choices, scene: Scene, index: int) -> Step:
+    return make_step("pixel_unshuffle", [index])
+
+
+@kind(lambda scene, index: bool(scene.same_shape(index)), weight=4)
+def sum_in_place(choices: Choices, scene: Scene, index: int) -> Step:
+    style = choices.pick(["method", "functional", "module", "number", "operand", "ignored"])
+    return make_step("sum_in_place", [index, choices.pick(scene.same_shape(index))], style=style)
 
 
 @kind(several, weight=4)
@@ -494,7 +567,7 @@ def transposed_conv(choices: Choices, scene: Scene, index: int) -> Step:
     )
 
 
-@kind(spatial)
+@kind(spatial, weight=3)
 def shared_in_a_row(choices: Choices, scene: Scene, index: int) -> Step:
     bn = choices.pick(["shared", "separate", "none"])
     channels = _width(scene, index)

@@ -11,10 +11,11 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from tests.net_blocks import BLOCKS
 from tests.net_choices import Choices
+from tests.net_meetings import MEETINGS
 from tests.net_spec import Shape, Step
 from tests.net_steps import STEPS
 
-MODULES = STEPS | BLOCKS
+MODULES = STEPS | BLOCKS | MEETINGS
 WIDTHS = (2, 12)
 # Autograd keeps neither the output of a convolution nor that of a batch norm, so these may be overwritten.
 OVERWRITABLE = ("conv", "batch_norm")

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import random
+from collections.abc import Mapping
 
 import torch
 from hypothesis import strategies as st
@@ -16,6 +17,7 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.conv import _ConvNd
 
+from tests.checking import Outcome, check_model
 from tests.net_choices import Choices, DrawnChoices, RandomChoices
 from tests.net_draws import conv, draw_step, few_values, flatten, global_pool, norm_act
 from tests.net_scene import WIDTHS, Scene, gammas, module_for
@@ -28,6 +30,7 @@ __all__ = [
     "Spec",
     "Step",
     "build",
+    "check",
     "example",
     "gammas",
     "network_specs",
@@ -237,3 +240,8 @@ def _draw_auxiliary(choices: Choices, scene: Scene) -> Step | None:
     return make_step(
         "auxiliary_head", [index], cin=scene.shapes[index][0], mid=scene.width(choices), classes=choices.integer(2, 4)
     )
+
+
+def check(spec: Spec, mask: Mapping[str, list[int]]) -> Outcome:
+    """Prune a drawn network by mask and compare it with the masked one; raise where they differ."""
+    return check_model(build(spec), example(spec), mask)

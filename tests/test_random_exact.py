@@ -3,9 +3,8 @@
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.checking import check
 from tests.net_choices import DrawnChoices
-from tests.random_nets import Spec, build, gammas, network_specs, random_mask
+from tests.random_nets import Spec, build, check, gammas, network_specs, random_mask
 
 
 @settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck), print_blob=True)

@@ -18,6 +18,7 @@ from tests.net_patterns import PATTERNS, patterns
 from tests.random_nets import RandomNet, Spec, build, example, gammas, network_specs, random_mask, random_spec
 
 COUNT = 300
+FEW = 0.02 * COUNT  # a last ReLU may find nothing above zero
 
 
 class Case(NamedTuple):
@@ -57,9 +58,9 @@ def test_every_network_trains(cases: list[Case]) -> None:
 
 
 def test_values_are_of_a_size_that_can_be_compared(cases: list[Case]) -> None:
-    for spec, _, outputs in cases:
-        largest = max(float(output.abs().max()) for output in outputs)
-        assert 1e-3 < largest < 1e3, spec
+    largest = [max(float(output.abs().max()) for output in case.outputs) for case in cases]
+    assert max(largest) < 1e3
+    assert sum(value <= 1e-3 for value in largest) <= FEW
 
 
 def test_running_leaves_the_inputs_alone(cases: list[Case]) -> None:
@@ -84,7 +85,7 @@ def test_drawing_and_building_leave_the_global_generator_alone() -> None:
 
 def test_outputs_depend_on_inputs(cases: list[Case]) -> None:
     independent = [case.spec for case in cases if not depends_on_inputs(case)]
-    assert len(independent) <= 0.02 * COUNT, independent
+    assert len(independent) <= FEW, independent
 
 
 def depends_on_inputs(case: Case) -> bool:
@@ -105,13 +106,18 @@ def test_every_network_has_a_batch_norm_far_from_the_identity(cases: list[Case])
 
 
 def test_scaling_factors_matter(cases: list[Case]) -> None:
-    for spec, _, outputs in cases:
-        doubled = build(spec).eval()
-        for name in gammas(doubled):
-            norm = doubled.get_submodule(name)
-            assert isinstance(norm.weight, Tensor)
-            norm.weight.data *= 2
-        assert not all(map(torch.equal, outputs, run(doubled, example(spec)))), spec
+    idle = [case.spec for case in cases if all(map(torch.equal, case.outputs, with_doubled_factors(case.spec)))]
+    assert len(idle) <= FEW, idle
+
+
+def with_doubled_factors(spec: Spec) -> list[Tensor]:
+    """What the network makes of the example with every scaling factor twice as large."""
+    doubled = build(spec).eval()
+    for name in gammas(doubled):
+        norm = doubled.get_submodule(name)
+        assert isinstance(norm.weight, Tensor)
+        norm.weight.data *= 2
+    return run(doubled, example(spec))
 
 
 def test_train_mode_alone_reaches_the_auxiliary_head(cases: list[Case]) -> None:

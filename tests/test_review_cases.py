@@ -348,6 +348,27 @@ def test_a_softmax_in_evaluation_mode_costs_nothing() -> None:
     assert outcome(toy, {"bn1": [0, 3], "bn2": [0, 3]}).removed == 4
 
 
+UNEVALUATED: dict[str, tuple[Rest, str]] = {
+    "missing input": (lambda m, a, b: m.head(a + b) if m.training else m.head(a) + m.extra, "no attribute 'extra'"),
+    "branching": (lambda m, a, b: m.head(a + b) if m.training or a.mean() > 0 else m.other(b), "branches on its data"),
+}
+
+
+@pytest.mark.parametrize("how", UNEVALUATED)
+def test_a_model_that_does_not_run_in_evaluation_mode_is_planned_with_a_note(how: str) -> None:
+    rest, cause = UNEVALUATED[how]
+    plan = ot.plan(make(net(rest)), Toy.example(), MaskRule())
+    (note,) = plan.notes
+    assert "evaluation mode was not looked at" in note and cause in note and "test_review_cases.py" in note
+    assert f"note: {note}" in str(plan).splitlines()
+    assert f"note: {note}" in str(ot.trace(make(net(rest)), Toy.example())).splitlines()
+    assert ot.PruningPlan.from_json(plan.to_json()) == plan
+
+
+def test_a_model_that_runs_in_both_modes_needs_no_note() -> None:
+    assert ot.plan(make(net(EVALUATED["shifted"])), Toy.example(), MaskRule()).notes == []
+
+
 ASKED: dict[str, Rest] = {
     "shape": lambda m, a, b: m.head(F.interpolate(a, size=b.shape[2:]) + b),
     "size": lambda m, a, b: m.head((2 * a).view(b.size(0), -1, 8, 8) + 3 * a) + m.other(a + b),
@@ -359,6 +380,57 @@ ASKED: dict[str, Rest] = {
 @pytest.mark.parametrize("what", ASKED)
 def test_a_branch_that_the_model_asks_about_stays(what: str) -> None:
     assert outcome(net(ASKED[what]), {"bn2": EVERYTHING}).removed == 0
+
+
+STAYING: dict[str, tuple[Rest, str]] = {
+    "shape": (ASKED["shape"], "a branch that was pruned away has no shape (test_review_cases.py:"),
+    "size": (ASKED["size"], "has no size (test_review_cases.py:"),
+    "type": (ASKED["type"], "does something else where it is gone"),
+    "view": (lambda m, a, b: m.head(a + b.view(2, 6, 64).view(2, 6, 8, 8)), "a view"),
+    "read": (lambda m, a, b: m.head(a + b) + m.other(b), "layer other reads it too"),
+    "output": (lambda m, a, b: (m.head(a + b), b), "is an output of the model"),
+    "made other than zero": (lambda m, a, b: m.head(a + b) + m.other(torch.cos(b)), "aten.cos.default reads it too"),
+    "overwritten": (multiplied_in_place, "changed in place"),
+    "in use elsewhere": (lambda m, a, b: m.head(m.bn2(a) + b), "runs several times"),
+}
+
+
+@pytest.mark.parametrize("what", STAYING)
+def test_the_plan_says_why_a_branch_under_the_threshold_stays(what: str) -> None:
+    rest, reason = STAYING[what]
+    model = make(net(rest))
+    shrink(model, {"bn2": EVERYTHING})
+    plan = ot.plan(model, Toy.example(), MaskRule())
+    note = {layer.name: layer.note for layer in plan.layers}["bn2"]
+    assert plan.removed == [] and "the branch stays: " in note and reason in note
+    assert note in str(plan)
+
+
+def test_a_layer_under_the_threshold_that_is_no_branch_is_not_called_one() -> None:
+    model = make(net(lambda m, a, b: m.head(a.relu()) + m.other(b.relu())))
+    shrink(model, {"bn2": EVERYTHING})
+    assert not any("branch" in layer.note for layer in ot.plan(model, Toy.example(), MaskRule()).layers)
+
+
+class DropPath(nn.Module):
+    """Drops whole images of a branch in training, for which it asks how many there are."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x * torch.rand(x.shape[0], 1, 1, 1, dtype=x.dtype).round() * 2 if self.training else x
+
+
+def test_noise_on_a_branch_goes_with_it() -> None:
+    toy = net(lambda m, a, b: m.head(a + m.drop(x=b)), drop=DropPath)
+    assert outcome(toy, {"bn2": EVERYTHING}).removed == 6
+
+
+def test_noise_on_two_branches_stays_for_the_one_that_does() -> None:
+    toy = net(lambda m, a, b: m.head(a + m.drop(b)) + m.other(m.drop(a)), drop=DropPath)
+    model = make(toy)
+    shrink(model, {"bn2": EVERYTHING})
+    plan = ot.plan(model, toy.example(), MaskRule())
+    assert plan.removed == []
+    assert "has no shape" in {layer.name: layer.note for layer in plan.layers}["bn2"]
 
 
 def test_a_sum_by_keyword_loses_a_branch() -> None:

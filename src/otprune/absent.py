@@ -106,5 +106,5 @@ for _name in ("neg", "abs", "sub", "rsub", "mul", "rmul", "truediv", "rtruediv",
 class Removed(nn.Module):
     """Stands where a layer of a removed branch stood; runs no kernel."""
 
-    def forward(self, *inputs: Any) -> Absent:
+    def forward(self, *inputs: Any, **options: Any) -> Absent:
         return Absent()

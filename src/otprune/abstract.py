@@ -7,7 +7,7 @@ data (a detector, say) does not run on those; it is then run on the real tensors
 import contextlib
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -85,20 +85,31 @@ _CONTAINERS: dict[type, Callable[[Any, Any], None]] = {
 }
 
 
-def watch(model: nn.Module, example: Any, make_watcher: Callable[[], W], *, training: bool) -> tuple[W, Any]:
+class _Mode(NamedTuple):
+    """The mode that a model runs in, and whether those of its modules that training only adds noise to add it."""
+
+    training: bool
+    noise: bool = False
+
+
+def watch(
+    model: nn.Module, example: Any, make_watcher: Callable[[], W], *, training: bool, noise: bool = False
+) -> tuple[W, Any]:
     """Run `model` on `example` under a watcher; return the watcher and the model's output.
 
-    With `training`, auxiliary heads run too, while batch norm and dropout stay in evaluation mode. Nothing on the
-    model changes: not its flags, its tensors, what its forward keeps on it, nor the random state.
+    With `training`, auxiliary heads run too, while batch norm and dropout stay in evaluation mode unless `noise` is
+    asked for. Nothing on the model changes: not its flags, its tensors, what its forward keeps on it, nor the random
+    state.
     """
     refuse_wrapped(model)
+    mode = _Mode(training, noise)
     with torch.no_grad(), torch.random.fork_rng(devices=[]):
         try:
-            return _run(model, example, make_watcher(), training, on_meta=True)
+            return _run(model, example, make_watcher(), mode, on_meta=True)
         except OtpruneError:
             raise
         except Exception:  # whatever a model raises on meta tensors, the real run below decides
-            return _run_on_data(model, example, make_watcher(), training)
+            return _run_on_data(model, example, make_watcher(), mode)
 
 
 def arguments(example: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -126,9 +137,9 @@ def refuse_wrapped(model: nn.Module) -> None:
         raise ModelError(f"{compiled[0]} was compiled in place by .compile(): prune first, compile the result")
 
 
-def _run_on_data(model: nn.Module, example: Any, watcher: W, training: bool) -> tuple[W, Any]:
+def _run_on_data(model: nn.Module, example: Any, watcher: W, mode: _Mode) -> tuple[W, Any]:
     try:
-        return _run(model, example, watcher, training, on_meta=False)
+        return _run(model, example, watcher, mode, on_meta=False)
     except OtpruneError:
         raise
     except Exception as error:
@@ -136,12 +147,12 @@ def _run_on_data(model: nn.Module, example: Any, watcher: W, training: bool) -> 
         raise ExampleError(
             f"{type(model).__name__} does not run on the example of shape {shapes or type(example).__name__}: "
             f"{error} ({user_location(error)}). Pass an example the model accepts in "
-            f"{'training' if training else 'evaluation'} mode: a tensor, a tuple of arguments, or a dict of keyword "
-            f"arguments."
+            f"{'training' if mode.training else 'evaluation'} mode: a tensor, a tuple of arguments, or a dict of "
+            f"keyword arguments."
         ) from error
 
 
-def _run(model: nn.Module, example: Any, watcher: W, training: bool, *, on_meta: bool) -> tuple[W, Any]:
+def _run(model: nn.Module, example: Any, watcher: W, mode: _Mode, *, on_meta: bool) -> tuple[W, Any]:
     own = named_tensors(model)
     watcher.state = {name: _stand_in(tensor, on_meta) for name, tensor in own.items()}
     watcher.names = {id(tensor): name for name, tensor in watcher.state.items()}
@@ -149,8 +160,8 @@ def _run(model: nn.Module, example: Any, watcher: W, training: bool, *, on_meta:
     if on_meta:
         args, kwargs = pytree.tree_map_only(Tensor, lambda t: torch.empty_like(t, device="meta"), (args, kwargs))
     with put_back(model), replaced(model, {id(tensor): watcher.state[name] for name, tensor in own.items()}), watcher:
-        _set_modes(model, training)
-        with _noting_who_asks(model, watcher, training):
+        _set_modes(model, mode)
+        with _noting_who_asks(model, watcher, mode.training):
             out = model(*args, **kwargs)
     return watcher, out
 
@@ -160,9 +171,9 @@ def _stand_in(tensor: Tensor, on_meta: bool) -> Tensor:
     return torch.empty_like(tensor, device="meta") if on_meta else tensor.detach().clone()
 
 
-def _set_modes(model: nn.Module, training: bool) -> None:
+def _set_modes(model: nn.Module, mode: _Mode) -> None:
     for module in model.modules():  # past Module.__setattr__, which is slow and does nothing for a flag
-        vars(module)["training"] = training and not _is_noise(module)
+        vars(module)["training"] = mode.noise if is_noise(module) else mode.training
 
 
 @contextlib.contextmanager
@@ -171,7 +182,7 @@ def _noting_who_asks(model: nn.Module, watcher: Watcher, training: bool) -> Iter
 
     The flag is taken off the modules, so that asking for it goes through `Module.__getattr__`.
     """
-    asked = {id(module): module for module in model.modules() if not _is_noise(module)}
+    asked = {id(module): module for module in model.modules() if not is_noise(module)}
     original = nn.Module.__getattr__
     if any(type(module).__getattr__ is not original or "training" not in vars(module) for module in asked.values()):
         watcher.asked_for_mode = True
@@ -193,8 +204,12 @@ def _noting_who_asks(model: nn.Module, watcher: Watcher, training: bool) -> Iter
         nn.Module.__getattr__ = original  # type: ignore[method-assign]
 
 
-def _is_noise(module: nn.Module) -> bool:
-    """Whether training mode only adds noise to what a module does: batch norm, dropout, a leaf without parameters."""
+def is_noise(module: nn.Module) -> bool:
+    """Whether training mode only adds noise to what a module does: batch norm, dropout, a leaf without parameters.
+
+    >>> is_noise(nn.Dropout(0.5)), is_noise(nn.Linear(1, 1))
+    (True, False)
+    """
     if isinstance(module, _BatchNorm | _DropoutNd):
         return True
     return not (module._modules or module._parameters or module._buffers)

@@ -2,6 +2,7 @@
 
 import copy
 from collections import OrderedDict
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -9,6 +10,7 @@ from torch import Tensor, nn
 from torch.nn.modules.conv import _ConvNd
 
 _ITSELF = frozenset({int, float, bool, str, bytes, type(None), torch.dtype, torch.device, torch.Size})
+_Copier = Callable[[Any, dict[int, Any]], Any]
 
 
 def copied(module: nn.Module, memo: dict[int, Any]) -> nn.Module:
@@ -47,25 +49,40 @@ def _value(value: Any, memo: dict[int, Any]) -> Any:
         return value
     if id(value) in memo:
         return memo[id(value)]
-    if isinstance(value, nn.Module):
-        return copied(value, memo)
-    if isinstance(value, Tensor) and not value.is_leaf:  # kept from a forward pass; deepcopy refuses it
-        memo[id(value)] = value.detach().clone()
-        return memo[id(value)]
-    if type(value) in (Tensor, nn.Parameter) and value.grad is None and _has_its_own_memory(value):
-        twin = value.detach().clone()
-        memo[id(value)] = nn.Parameter(twin, value.requires_grad) if type(value) is nn.Parameter else twin
-        return memo[id(value)]
-    if type(value) is list:
-        items: list[Any] = []
-        memo[id(value)] = items
-        items.extend(_value(item, memo) for item in value)
-        return items
-    if type(value) in (dict, OrderedDict):
-        memo[id(value)] = twin = type(value)()
-        twin.update((key, _value(item, memo)) for key, item in value.items())
-        return twin
-    return copy.deepcopy(value, memo)
+    return _copier(type(value))(value, memo)
+
+
+def _copier(kind: type) -> _Copier:
+    """The way to copy values of a type; exactly these containers, since others may hold more than their items."""
+    if kind in _CONTAINERS:
+        return _CONTAINERS[kind]
+    return next((copier for base, copier in _FAMILIES.items() if issubclass(kind, base)), copy.deepcopy)
+
+
+def _copied_list(value: list[Any], memo: dict[int, Any]) -> list[Any]:
+    memo[id(value)] = twin = list[Any]()
+    twin.extend(_value(item, memo) for item in value)
+    return twin
+
+
+def _copied_dict(value: dict[Any, Any], memo: dict[int, Any]) -> dict[Any, Any]:
+    memo[id(value)] = twin = type(value)()
+    twin.update((key, _value(item, memo)) for key, item in value.items())
+    return twin
+
+
+def _copied_tensor(value: Tensor, memo: dict[int, Any]) -> Tensor:
+    if value.is_leaf and not (type(value) in _PLAIN_TENSORS and value.grad is None and _has_its_own_memory(value)):
+        return copy.deepcopy(value, memo)
+    twin = value.detach().clone()  # also of what is kept from a forward pass, which deepcopy refuses
+    memo[id(value)] = nn.Parameter(twin, value.requires_grad) if type(value) is nn.Parameter else twin
+    found: Tensor = memo[id(value)]
+    return found
+
+
+_PLAIN_TENSORS = (Tensor, nn.Parameter)
+_CONTAINERS: dict[type, _Copier] = {list: _copied_list, dict: _copied_dict, OrderedDict: _copied_dict}
+_FAMILIES: dict[type, _Copier] = {nn.Module: copied, Tensor: _copied_tensor}
 
 
 def _has_its_own_memory(tensor: Tensor) -> bool:

@@ -4,7 +4,8 @@ import dataclasses
 import hashlib
 import json
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from otprune.channels.graph import Affine, ChannelGraph, Flags, Frozen
+from otprune.channels.graph import ChannelGraph, Flags, Frozen
 from otprune.channels.rules.shaping import SELECTION
 from otprune.channels.trace import trace
 from otprune.errors import ModelError, PlanError, ThresholdError
@@ -44,7 +45,10 @@ class LayerPlan:
 
 @dataclass(frozen=True)
 class PruningPlan:
-    """What `prune` would do to a model. Print it, save it, load it, hand it to `prune`."""
+    """What `prune` would do to a model. Print it, save it, load it, hand it to `prune`.
+
+    `sources` has digests of the tensors that its constants come from: it fits as long as those do not change.
+    """
 
     model: str
     fingerprint: str
@@ -62,12 +66,15 @@ class PruningPlan:
     outputs: list[list[int]]
     numbers: dict[str, list[str]]
     pieces: list[Piece]
+    sources: dict[str, str] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
 
     def __str__(self) -> str:
         rows = [(p.name, p.channels, len(p.kept), f"{p.threshold:.3g}", p.note) for p in self.layers]
         total = ("total", sum(p.channels for p in self.layers), sum(len(p.kept) for p in self.layers), "", "")
         text = table(("batch norm", "channels", "kept", "threshold", "note"), [*rows, total])
-        return "\n".join([text, *(f"frozen: {reason}" for reason in self.frozen)])
+        lines = [*(f"frozen: {reason}" for reason in self.frozen), *(f"note: {note}" for note in self.notes)]
+        return "\n".join([text, *lines])
 
     def to_json(self) -> str:
         """The plan as JSON, the way checkpoints carry it.
@@ -143,13 +150,12 @@ def plan(
     negligible = {name: gamma < thresholds.layers[name] for name, gamma in small.items()}
     protected = {tensor for tensor in graph.shapes if is_ignored(tensor, ignore)}
     ends = _branch_ends(small, thresholds.branch, max_ratio)
-    branches = removable_branches(graph, ends, model, protected, Absence(model, example))
-    gone = {node.layer for index in branches.nodes if isinstance(node := graph.nodes[index], Affine)}
-    _refuse_dead_layers(small, gone)
+    branches = removable_branches(graph, ends, model, protected, Absence(model, example, graph.operators))
+    _refuse_dead_layers(small, branches.layers(graph))
     for index in branches.ends:
         negligible[graph.nodes[index].layer][:] = True  # type: ignore[union-attr]
     solution = solve(graph, negligible, branches, weights, limits)
-    return _described(model, graph, rule, thresholds, negligible, gone, solution, weights, inputs)
+    return _described(model, rule, inputs, _Decision(graph, thresholds, negligible, solution))
 
 
 def fingerprint(model: nn.Module) -> str:
@@ -212,54 +218,67 @@ def _refuse_dead_layers(gammas: Mapping[str, NDArray[np.float64]], gone: set[str
         )
 
 
-def _described(
-    model: nn.Module,
-    graph: ChannelGraph,
-    rule: Rule,
-    thresholds: Thresholds,
-    negligible: Mapping[str, Flags],
-    gone: set[str],
-    solution: Solution,
-    weights: Weights,
-    inputs: Any,
-) -> PruningPlan:
-    layers = [_layer(graph, name, thresholds, negligible, gone, solution) for name in graph.batch_norms]
+@dataclass(frozen=True, eq=False)
+class _Decision:
+    """What a rule says of a model's batch norms, and what comes of it."""
+
+    graph: ChannelGraph
+    thresholds: Thresholds
+    negligible: Mapping[str, Flags]
+    solution: Solution
+
+    @cached_property
+    def gone(self) -> set[str]:
+        return self.solution.branches.layers(self.graph)
+
+
+def _described(model: nn.Module, rule: Rule, inputs: Any, decision: _Decision) -> PruningPlan:
+    graph, solution = decision.graph, decision.solution
+    folded = folds(graph, solution)  # before the tensors used are looked at
     return PruningPlan(
         model=type(model).__name__,
         fingerprint=fingerprint(model),
         rule=rule.describe(),
-        layers=layers,
+        layers=[_layer(name, decision) for name in graph.batch_norms],
         masked={name: np.flatnonzero(flags).tolist() for name, flags in solution.masked.items() if flags.any()},
         cuts=cuts(graph, solution),
         selections=selections(graph, solution),
         removed=removed_layers(graph, solution.branches),
         not_in_place=not_in_place(model, solution),
         still_read=still_read(graph, model, solution),
-        folds=folds(graph, solution, weights),
+        folds=folded,
         frozen=list(dict.fromkeys(str(node) for node in graph.of(Frozen) if not node.expected)),
         inputs=inputs,
         outputs=graph.outputs,
         numbers=dict(graph.numbers),
         pieces=pieces(graph, solution),
+        sources=solution.weights.digests(),
+        notes=list(graph.notes),
     )
 
 
-def _layer(
-    graph: ChannelGraph,
-    name: str,
-    thresholds: Thresholds,
-    negligible: Mapping[str, Flags],
-    gone: set[str],
-    solution: Solution,
-) -> LayerPlan:
-    writes = graph.batch_norms[name].writes
-    stays = np.zeros(len(writes), bool) if name in gone else solution.live[writes]
-    below = negligible.get(name, np.zeros(len(writes), bool))
-    stuck = int((below & stays).sum())
-    note = "the whole branch goes" if name in gone else f"{stuck} negligible, needed elsewhere" if stuck else ""
-    threshold = thresholds.layers.get(name, 0.0)
-    threshold = 0.0 if np.isinf(threshold) else threshold
-    return LayerPlan(name, len(writes), np.flatnonzero(stays).tolist(), threshold, int(below.sum()), note)
+def _layer(name: str, decision: _Decision) -> LayerPlan:
+    writes = decision.graph.batch_norms[name].writes
+    stays = np.zeros(len(writes), bool) if name in decision.gone else decision.solution.live[writes]
+    below = decision.negligible.get(name, np.zeros(len(writes), bool))
+    threshold = decision.thresholds.layers.get(name, 0.0)
+    return LayerPlan(
+        name=name,
+        channels=len(writes),
+        kept=np.flatnonzero(stays).tolist(),
+        threshold=0.0 if np.isinf(threshold) else threshold,
+        negligible=int(below.sum()),
+        note=_note(name, int((below & stays).sum()), decision),
+    )
+
+
+def _note(name: str, stuck: int, decision: _Decision) -> str:
+    """What the user may not expect of a layer, `stuck` of whose negligible channels stay."""
+    if name in decision.gone:
+        return "the whole branch goes"
+    obstacle = decision.solution.branches.staying.get(name)
+    needed = [f"{stuck} negligible, needed elsewhere"] if stuck else []
+    return "; ".join(needed if obstacle is None else [*needed, f"the branch stays: {obstacle}"])
 
 
 def _cut_from(fields: dict[str, Any]) -> Cut:

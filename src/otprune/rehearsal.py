@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
 from otprune.abstract import watch
-from otprune.channels.operators import Operators
+from otprune.channels.operators import Numbers
 from otprune.channels.rules.shaping import SPLITS, VIEWS
 from otprune.errors import ModelError, OtpruneError, VerificationError
 from otprune.inputs import make, tensors_in
@@ -18,7 +18,7 @@ from otprune.plan import PruningPlan
 CUTTING = VIEWS | SPLITS
 
 
-class _Rehearsal(Operators):
+class _Rehearsal(Numbers):
     """Writes down what views and splits come to, and which modules' results nothing has read yet."""
 
     def __init__(self, model: nn.Module, modules: list[str]) -> None:

@@ -9,17 +9,17 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from otprune.channels.graph import ChannelGraph, Mix
+from otprune.channels.graph import ChannelGraph
 from otprune.channels.trace import trace
 from otprune.errors import ModelError, PlanError
 from otprune.inputs import make
 from otprune.plan import PruningPlan, fingerprint
 from otprune.planning.branches import Branches
-from otprune.planning.constants import constants, summed_kernel
+from otprune.planning.compensation import compensation
+from otprune.planning.constants import constants
 from otprune.planning.cuts import Cut
-from otprune.planning.folding import absorbers
 from otprune.planning.weights import Array, Weights
-from otprune.surgery import plans_of
+from otprune.surgery import plans_of, require_same_sources
 from otprune.tensors import named_tensors
 
 
@@ -93,9 +93,12 @@ def _put_back(statistics: Iterable[tuple[_BatchNorm, dict[str, Tensor]]]) -> Non
 def fold_constants(small: nn.Module, model: nn.Module, plan: PruningPlan) -> nn.Module:
     """Move the shift β of dropped channels into what follows, without data; changes `small` in place.
 
-    A dropped channel with γ ≈ 0 still emitted act(β). That constant goes into the bias of the layer that read it, or
-    is taken off the running mean right after. Exact but for the borders of layers that pad with zeros. Constants of
-    whole branches that were removed are not folded; `recalibrate` covers those too.
+    A dropped channel with γ ≈ 0 still emitted act(β), and a whole branch that was removed still added its β. Those
+    constants go into the bias of the layer that read them, or are taken off the running mean right after; what a
+    branch added may also go into the bias of the layer that it was added to. Exact but for the borders of layers that
+    pad with zeros, and where every such layer lies behind an activation: a branch that was added to an activation's
+    result, with another activation right behind the sum, leaves its constant nowhere to go. `recalibrate` covers
+    those too.
 
     >>> import otprune as ot
     >>> net = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.Conv2d(4, 2, 1)).double().eval()
@@ -108,18 +111,17 @@ def fold_constants(small: nn.Module, model: nn.Module, plan: PruningPlan) -> nn.
     """
     if not plans_of(small) or plans_of(small)[-1] != plan or fingerprint(model) != plan.fingerprint:
         raise PlanError("fold_constants needs the model that was planned, its plan, and what prune made of them")
+    require_same_sources(model, plan)
     graph = trace(model, make(plan.inputs, next(model.parameters()).device, torch.Generator().manual_seed(0)))
     weights = Weights(model)
     values = constants(graph, _shifts(graph, plan, weights), Branches(), weights)
     cuts = {cut.tensor: cut for cut in plan.cuts}
-    folded = {fold.tensor: np.array(fold.amounts) for fold in plan.folds}
+    amounts = compensation(graph, values, weights, plan.removed, cuts)
+    for fold in plan.folds:  # prune has done this much
+        amounts[fold.tensor] = amounts.get(fold.tensor, 0.0) - np.array(fold.amounts)
     tensors = named_tensors(small)
-    for index, absorber in absorbers(graph, at_borders=True).items():
-        node = graph.nodes[index]
-        if isinstance(node, Mix) and node.weight in cuts and absorber.name in tensors:
-            lost = _no_longer_read(node, cuts[node.weight], values)
-            amounts = absorber.sign * np.einsum("goi,gi->go", summed_kernel(node, weights), lost).reshape(-1)
-            _add(tensors[absorber.name], amounts - folded.get(absorber.name, 0.0), cuts.get(absorber.name))
+    for name in amounts.keys() & tensors.keys():
+        _add(tensors[name], amounts[name], cuts.get(name))
     return small
 
 
@@ -131,18 +133,6 @@ def _shifts(graph: ChannelGraph, plan: PruningPlan, weights: Weights) -> dict[st
         found[layer] = np.full(len(node.writes), np.nan)
         found[layer][channels] = weights.get(node.bias, 0.0, len(node.writes))[channels]
     return found
-
-
-def _no_longer_read(node: Mix, cut: Cut, values: Array) -> Array:
-    """The constants on inputs that the cut took from a layer, zero elsewhere, as (group, read)."""
-    stays = np.zeros(node.reads.shape, bool)
-    if node.transposed:
-        stays.reshape(-1)[cut.keep[0]] = True
-    else:
-        groups = np.unique(np.array(cut.keep[0]) // node.writes.shape[1])
-        stays[groups[:, None], np.array(cut.keep[1]).reshape(len(groups), -1)] = True
-    lost = np.where(stays, 0.0, values[node.reads])
-    return np.where(np.isnan(lost), 0.0, lost)
 
 
 def _add(tensor: Tensor, amounts: Array, cut: Cut | None) -> None:

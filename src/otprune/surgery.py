@@ -13,6 +13,7 @@ from otprune.copying import copied
 from otprune.errors import PlanError
 from otprune.plan import PruningPlan, fingerprint
 from otprune.planning.cuts import Cut
+from otprune.planning.weights import Weights
 from otprune.rehearsal import rehearse
 from otprune.tensors import named_tensors
 
@@ -24,7 +25,9 @@ def prune(model: nn.Module, plan: PruningPlan) -> nn.Module:
     """Return a smaller model that computes what `model` computes with the plan's channels masked.
 
     `model` is untouched. The result is run once without computing before it is handed back; where it does not run,
-    because the model's own code counts on the old sizes, the error names the line.
+    because the model's own code counts on the old sizes, the error names the line. A plan made before the model was
+    trained further still fits, unless it replaces channels by constants and what those come from has changed; the
+    error then names the layer.
 
     >>> import otprune as ot
     >>> net = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Conv2d(4, 2, 1))
@@ -34,6 +37,7 @@ def prune(model: nn.Module, plan: PruningPlan) -> nn.Module:
     torch.Size([3, 3, 3, 3])
     """
     small = apply(model, plan)
+    require_same_sources(model, plan)
     rehearse(small, plan)
     return small
 
@@ -51,6 +55,28 @@ def apply(model: nn.Module, plan: PruningPlan) -> nn.Module:
         small.get_submodule(name).inplace = False  # type: ignore[assignment]
     setattr(small, PLANS, (*plans_of(model), plan))
     return small
+
+
+def require_same_sources(model: nn.Module, plan: PruningPlan) -> None:
+    """Raise where a tensor that the plan's constants come from has changed since.
+
+    >>> import otprune as ot
+    >>> net = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.Sigmoid(), nn.Conv2d(4, 2, 1))
+    >>> net[1].weight.data[1] = 1e-6
+    >>> p = ot.plan(net, torch.zeros(1, 3, 8, 8))
+    >>> net[3].weight.data += 1
+    >>> require_same_sources(net, p)
+    Traceback (most recent call last):
+    otprune.errors.PlanError: layer 3: its weight has changed since the plan was made, ... Make a new plan ...
+    """
+    weights = Weights(model)
+    for name, digest in plan.sources.items():
+        if weights.digest(name) != digest:
+            layer, _, tensor = name.rpartition(".")
+            raise PlanError(
+                f"layer {layer}: its {tensor} has changed since the plan was made, and channels were to be replaced by "
+                f"constants that are computed from it. Make a new plan for the model as it is now."
+            )
 
 
 def plans_of(model: nn.Module) -> tuple[PruningPlan, ...]:

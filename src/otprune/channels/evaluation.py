@@ -1,5 +1,6 @@
 """What a model does in evaluation mode and not in training mode, which is the mode it is traced in."""
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -7,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from otprune.abstract import watch
-from otprune.channels.graph import Carry, Flags, Labels, Meeting, Pointwise, connected, reads_of
-from otprune.channels.operators import Operators, Signature
+from otprune.channels.graph import Carry, Flags, Labels, Meeting, Pointwise, Signature, connected, reads_of
+from otprune.channels.operators import Operators
 from otprune.errors import OtpruneError
+from otprune.location import user_location
 
 if TYPE_CHECKING:
     from otprune.channels.trace import Tracer
@@ -17,23 +19,42 @@ if TYPE_CHECKING:
 
 def freeze_what_evaluation_adds(
     tracer: "Tracer", example: Any, trace_again: Callable[[Collection[Signature]], "Tracer"]
-) -> None:
-    """Whatever is read by operators that only evaluation mode runs must stay as it is."""
+) -> Counter[Signature] | None:
+    """Whatever is read by operators that only evaluation mode runs must stay as it is.
+
+    Returns all operators that evaluation mode runs. A model that does not evaluate the example may want other inputs
+    then; what it does with those is not known, and noted.
+    """
     model = tracer.model
     if not tracer.asked_for_mode:
-        return
+        return tracer.signatures
     try:
         operators, _ = watch(model, example, lambda: Operators(model), training=False)
-    except OtpruneError:  # the model does not evaluate this example: it may want other inputs then
-        return
+    except OtpruneError as error:
+        tracer.notes.append(_unknown(error))
+        return None
     added = operators.signatures - tracer.signatures
     if added:
         evaluated, _ = watch(model, example, lambda: trace_again(added), training=False)
-        root = connected(evaluated.count, _same_channels(evaluated))
-        for suspect in evaluated.suspects:
-            labels = _found_again(np.isin(root, root[suspect.labels]), evaluated, tracer)
-            if labels.size:
-                tracer.nodes.append(replace(suspect, labels=labels))
+        _freeze_suspects(evaluated, tracer)
+    return operators.signatures
+
+
+def _unknown(error: OtpruneError) -> str:
+    cause = error.__cause__ or error
+    return (
+        f"evaluation mode was not looked at, since the model does not run on the example there: {cause} "
+        f"({user_location(cause)}). Channels that only evaluation mode needs may go: pass an example that runs in both "
+        f"modes, or leave layers alone with ignore=[...]"
+    )
+
+
+def _freeze_suspects(evaluated: "Tracer", tracer: "Tracer") -> None:
+    root = connected(evaluated.count, _same_channels(evaluated))
+    for suspect in evaluated.suspects:
+        labels = _found_again(np.isin(root, root[suspect.labels]), evaluated, tracer)
+        if labels.size:
+            tracer.nodes.append(replace(suspect, labels=labels))
 
 
 def _same_channels(tracer: "Tracer") -> Iterator[tuple[Labels, Labels]]:

@@ -1,6 +1,7 @@
 """What a trace found: operators as relations between labels, in the order they ran."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal
@@ -12,6 +13,7 @@ from torch import nn
 
 Labels = NDArray[np.int64]
 Flags = NDArray[np.bool_]
+Signature = tuple[Hashable, ...]
 
 
 @dataclass(frozen=True, eq=False)
@@ -196,7 +198,11 @@ def reads_of(node: Node) -> list[Labels]:
 
 @dataclass(frozen=True, eq=False)
 class ChannelGraph:
-    """The channels of a model: nodes in execution order, pairs of labels tied to one another, sizes of all tensors."""
+    """The channels of a model: nodes in execution order, pairs of labels tied to one another, sizes of all tensors.
+
+    `operators` counts those that ran in training mode (True) and run in evaluation mode (False), as far as it runs.
+    `notes` tells what the trace could not find out.
+    """
 
     nodes: tuple[Node, ...]
     ties: tuple[tuple[Labels, Labels], ...]
@@ -205,6 +211,8 @@ class ChannelGraph:
     shapes: Mapping[str, tuple[int, ...]]
     outputs: list[list[int]]
     numbers: Mapping[str, list[str]]
+    operators: Mapping[bool, Counter[Signature] | None]
+    notes: tuple[str, ...]
 
     def of(self, *kinds: type) -> Iterator[Any]:
         """The nodes of the given kinds, in execution order."""
@@ -222,7 +230,7 @@ class ChannelGraph:
     def __str__(self) -> str:
         lines = [f"{len(self.batch_norms)} batch norms, {len(list(self.of(Mix)))} convolutions and linear layers"]
         lines += [f"frozen: {node}" for node in self.of(Frozen) if not node.expected]
-        return "\n".join(lines)
+        return "\n".join([*lines, *(f"note: {note}" for note in self.notes)])
 
 
 def connected(count: int, pairs: Iterable[tuple[Labels, Labels]]) -> Labels:

@@ -8,30 +8,39 @@ import torch
 from torch import Tensor, nn
 
 from otprune.abstract import Watcher
+from otprune.channels.graph import Signature
 from otprune.location import user_location
 from otprune.shortcuts import BATCH_NORMS
 
-Signature = tuple[Hashable, ...]
 
+class Numbers(Watcher):
+    """Notes the numbers that operators calculate with.
 
-class Operators(Watcher):
-    """Counts the operators that run, and notes the numbers they calculate with.
-
-    An operator is known by its arguments: parameters by name, other tensors by shape. `numbers` has for each line and
-    operator what stands there beside tensors; none from a run on data, where it may be computed from the data.
+    `numbers` has for each line and operator what stands there beside tensors; none from a run on data, where it may be
+    computed from the data.
     """
 
     def __init__(self, model: nn.Module) -> None:
         super().__init__(model)
-        self.signatures: Counter[Signature] = Counter()
         self.numbers: dict[str, list[str]] = {}
 
     def seen(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> None:
-        self.signatures[self.signature(func, args, kwargs)] += 1
         if torch.Tag.pointwise in func.tags and getattr(out, "is_meta", False):
             numbers = [str(value) for value in (*args, *kwargs.values()) if type(value) in (int, float)]
             if numbers:
                 self.numbers.setdefault(f"{func} at {user_location()}", []).append(", ".join(numbers))
+
+
+class Operators(Numbers):
+    """Counts the operators that run. One is known by its arguments: parameters by name, other tensors by shape."""
+
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__(model)
+        self.signatures: Counter[Signature] = Counter()
+
+    def seen(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> None:
+        super().seen(func, args, kwargs, out)
+        self.signatures[self.signature(func, args, kwargs)] += 1
 
     def signature(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Signature:
         """What a call looks like, so that the same call in another run is recognized.

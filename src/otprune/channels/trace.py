@@ -25,10 +25,11 @@ from otprune.channels.graph import (
     Node,
     Overwriting,
     Shaped,
+    Signature,
     reads_of,
 )
 from otprune.channels.labels import NO_CHANNEL, along, unlabelled
-from otprune.channels.operators import Operators, Signature
+from otprune.channels.operators import Operators
 from otprune.channels.rules import rule_for
 from otprune.channels.rules.unknown import unknown
 from otprune.inputs import tensors_in
@@ -72,6 +73,7 @@ class Tracer(Operators):
         self.count = NO_CHANNEL + 1
         self._modules = dict(model.named_modules(remove_duplicate=False))
         self.uses: dict[tuple[str, int], Tensor] = {}
+        self.notes: list[str] = []
 
     def seen(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> None:
         super().seen(func, args, kwargs, out)
@@ -183,14 +185,15 @@ class Tracer(Operators):
 def trace(model: nn.Module, example: Any) -> ChannelGraph:
     """Find out which channels of `model` belong together, by running it once on `example`.
 
-    The model is left as it was. Print the result to see what is frozen and which line is the cause.
+    The model is left as it was. Print the result to see what is frozen and which line is the cause, and what could
+    not be found out.
 
     >>> net = nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.ReLU(), nn.Conv2d(8, 4, 1))
     >>> list(trace(net, torch.zeros(1, 3, 8, 8)).batch_norms)
     ['1']
     """
     tracer, out = watch(model, example, lambda: Tracer(model), training=True)
-    freeze_what_evaluation_adds(tracer, example, lambda added: Tracer(model, added))
+    evaluated = freeze_what_evaluation_adds(tracer, example, lambda added: Tracer(model, added))
     for tensor in tensors_in(out):
         labels = tracer.labels(tensor).reshape(-1).numpy()
         parameter = tracer.parameter(tensor)
@@ -207,6 +210,8 @@ def trace(model: nn.Module, example: Any) -> ChannelGraph:
         shapes={name: tuple(t.shape) for name, t in tracer.state.items()},
         outputs=[list(tensor.shape) for tensor in tensors_in(out)],
         numbers=tracer.numbers,
+        operators={True: tracer.signatures, False: evaluated},
+        notes=tuple(tracer.notes),
     )
 
 

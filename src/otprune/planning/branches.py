@@ -5,7 +5,8 @@ operand, and everything that only fed the batch norm goes too.
 """
 
 from collections.abc import Callable, Collection, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 
 import numpy as np
 import torch
@@ -26,8 +27,12 @@ from otprune.channels.graph import (
     Sum,
     reads_of,
 )
+from otprune.planning.absence import Absence
 
 aten = torch.ops.aten
+
+# What speaks against taking out these layers, or None.
+Objection = Callable[[list[str]], str | None]
 
 SUMS = frozenset({aten.add.Tensor, aten.add_.Tensor})
 # Zero in a labelled operand makes the result zero, whatever the other operands are.
@@ -36,12 +41,22 @@ PRODUCTS = frozenset({aten.mul.Tensor, aten.mul_.Tensor, aten._prelu_kernel.defa
 
 @dataclass(frozen=True)
 class Branches:
-    """What goes: nodes of the graph by index, and for each sum that loses an operand the number of the other one."""
+    """What goes: nodes of the graph by index, and for each sum that loses an operand the number of the other one.
+
+    `staying` has the branches that could not go, by the layer at their end, and why; `idle` the modules that are left
+    with nothing to do.
+    """
 
     ends: frozenset[int] = frozenset()
     nodes: frozenset[int] = frozenset()
     survivors: dict[int, int] = field(default_factory=dict)
     in_place: frozenset[nn.Module] = frozenset()
+    staying: dict[str, str] = field(default_factory=dict)
+    idle: list[str] = field(default_factory=list)
+
+    def layers(self, graph: ChannelGraph) -> set[str]:
+        """The batch norms that go."""
+        return {node.layer for index in self.nodes if isinstance(node := graph.nodes[index], Affine)}
 
 
 def removable_branches(
@@ -49,47 +64,56 @@ def removable_branches(
     layers: Iterable[str],
     model: nn.Module,
     protected: Collection[str],
-    goes_along: Callable[[list[str]], bool],
+    absence: Absence,
 ) -> Branches:
     """As many as possible of the branches that end in the given batch norms, earlier ones first.
 
-    A branch that holds one of the `protected` tensors stays, and so does one whose absence the model's code does not
-    go along with.
+    A branch that holds one of the `protected` tensors stays, and so does one to whose absence the model's code has an
+    objection.
     """
-    wanted, found = set(layers), Branches()
-    ends = [i for i, n in enumerate(graph.nodes) if isinstance(n, Affine) and n.layer in wanted and n.selectable]
-    for end in ends:
-        found = _with_branch(graph, found, end, model, protected) or found
-    if not found.ends or goes_along(removed_layers(graph, found)):
-        return found
-    found = Branches()
-    for end in ends:
-        more = _with_branch(graph, found, end, model, protected)
-        found = more if more is not None and goes_along(removed_layers(graph, more)) else found
-    return found
+    wanted = set(layers)
+    ends = [index for index, node in enumerate(graph.nodes) if isinstance(node, Affine) and node.layer in wanted]
+    gather = partial(_gathered, graph, ends, model, protected)
+    found = gather(lambda layers: None)
+    if found.ends and absence.objection(removed_layers(graph, found)) is not None:
+        found = gather(absence.objection)
+    return replace(found, idle=absence.idle(removed_layers(graph, found))) if found.ends else found
 
 
 def removed_layers(graph: ChannelGraph, branches: Branches) -> list[str]:
     """The modules that go with whole branches, in the order they ran."""
     names = [name for index in sorted(branches.nodes) for name in tensors_of(graph.nodes[index])]
-    return list(dict.fromkeys(name.rpartition(".")[0] for name in names))
+    return list(dict.fromkeys([*(name.rpartition(".")[0] for name in names), *branches.idle]))
 
 
-def _with_branch(
-    graph: ChannelGraph, branches: Branches, end: int, model: nn.Module, protected: Collection[str]
-) -> Branches | None:
-    followed = _follow(graph, branches, end)
-    if followed is None:
-        return None
-    survivors, in_place = followed
+def _gathered(
+    graph: ChannelGraph, ends: list[int], model: nn.Module, protected: Collection[str], objection: Objection
+) -> Branches:
+    found = Branches()
+    for end in ends:
+        more, obstacle = _with_branch(graph, found, end)
+        if more.survivors.keys() == found.survivors.keys():
+            continue  # added to nothing, so no branch
+        obstacle = obstacle or _obstacle_inside(graph, end, more, model, protected)
+        obstacle = obstacle or objection(removed_layers(graph, more))
+        layer: str = graph.nodes[end].layer  # type: ignore[union-attr]
+        found = more if obstacle is None else replace(found, staying={**found.staying, layer: obstacle})
+    return found
+
+
+def _with_branch(graph: ChannelGraph, branches: Branches, end: int) -> tuple[Branches, str | None]:
+    """The branches with one more, and what stands against it."""
+    survivors, in_place, obstacle = _follow(graph, branches, end)
     ends = branches.ends | {end}
     nodes = _upstream(graph, ends, survivors)
-    together = Branches(ends, nodes, survivors, branches.in_place | in_place)
-    return together if _can_vanish(graph, nodes, model, protected) else None
+    return Branches(ends, nodes, survivors, branches.in_place | in_place, branches.staying), obstacle
 
 
-def _follow(graph: ChannelGraph, branches: Branches, end: int) -> tuple[dict[int, int], frozenset[nn.Module]] | None:
-    """Follow the zeros from the branch's end to the sums that absorb them; None if anything else reads them."""
+def _follow(
+    graph: ChannelGraph, branches: Branches, end: int
+) -> tuple[dict[int, int], frozenset[nn.Module], str | None]:
+    """Follow the zeros from the branch's end to the sums that absorb them, and say if anything else reads them."""
+    obstacle: str | None = None
     absent = np.zeros(graph.count, bool)
     absent[graph.nodes[end].writes] = True  # type: ignore[union-attr]
     shared = np.zeros(graph.count, bool)  # a sum and the operand that is left are then the same memory
@@ -98,8 +122,9 @@ def _follow(graph: ChannelGraph, branches: Branches, end: int) -> tuple[dict[int
         node = graph.nodes[index]
         if isinstance(node, Overwriting) and shared[node.labels].any():
             if node.writer is None or not hasattr(node.writer, "inplace"):
-                return None  # it would write into the operand that is left, which others may read
-            in_place.add(node.writer)
+                obstacle = obstacle or "its sum is changed in place, and so would be the operand that is left of it"
+            else:
+                in_place.add(node.writer)
         if not any(absent[labels].any() for labels in reads_of(node)):
             continue
         survivor = _survivor(node, absent) if index not in survivors else None
@@ -110,8 +135,8 @@ def _follow(graph: ChannelGraph, branches: Branches, end: int) -> tuple[dict[int
         elif _stays_zero(node, absent) or _loses_the_rest(node, survivors.get(index), absent):
             absent[node.writes] = True  # type: ignore[union-attr]
         else:
-            return None
-    return (survivors, frozenset(in_place)) if len(survivors) > len(branches.survivors) else None
+            obstacle = obstacle or _obstacle_behind(node)
+    return survivors, frozenset(in_place), obstacle
 
 
 def _survivor(node: Node, absent: Flags) -> int | None:
@@ -164,17 +189,35 @@ def _upstream(graph: ChannelGraph, ends: frozenset[int], survivors: dict[int, in
     return frozenset(gone)
 
 
-def _can_vanish(graph: ChannelGraph, nodes: frozenset[int], model: nn.Module, protected: Collection[str]) -> bool:
-    """Every layer that goes is a module without children, all of whose parameters go; no shape is read on the way."""
-    inside = [graph.nodes[index] for index in nodes]
+def _obstacle_inside(
+    graph: ChannelGraph, end: int, branches: Branches, model: nn.Module, protected: Collection[str]
+) -> str | None:
+    """Every layer that goes has to be a module without children, all of whose parameters go; no shape may be read."""
+    if not graph.nodes[end].selectable:  # type: ignore[union-attr]
+        return "its last batch norm runs several times, or is no module of its own"
+    inside = [graph.nodes[index] for index in branches.nodes]
     written = [node.writes for node in inside if not isinstance(node, Frozen | Sum | Attached)]  # type: ignore[union-attr]
     if np.intersect1d(np.concatenate([labels.reshape(-1) for labels in written]), graph.reshaped).size:
-        return False
-    names = {name for node in inside for name in tensors_of(node)}
-    outside = {name for i, node in enumerate(graph.nodes) if i not in nodes for name in tensors_of(node)}
-    if names & outside or names.intersection(protected):
-        return False
-    return all(_is_leaf(model, name, names) for name in names)
+        return "a view, a concatenation or a split in it goes by its shape"
+    names = [name for node in inside for name in tensors_of(node)]
+    outside = {name for i, node in enumerate(graph.nodes) if i not in branches.nodes for name in tensors_of(node)}
+    for name in names:
+        if name in outside:
+            return f"{name} is used outside of it too"
+        if name in protected:
+            return f"{name} is to be left alone"
+        if not _is_leaf(model, name, set(names)):
+            return f"the module that has {name} holds more than what goes"
+    return None
+
+
+def _obstacle_behind(node: Node) -> str:
+    """What is against a branch whose result is read by a node that is no sum."""
+    if isinstance(node, Frozen):
+        return f"its result must stay: {node}"
+    names = tensors_of(node)
+    reader = f"layer {names[0].rpartition('.')[0]}" if names else str(getattr(node, "func", "an operator"))
+    return f"{reader} reads it too"
 
 
 def _is_leaf(model: nn.Module, name: str, gone: set[str]) -> bool:

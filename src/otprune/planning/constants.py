@@ -21,10 +21,8 @@ def constants(graph: ChannelGraph, start: dict[str, Array], branches: Branches, 
     values = np.full(graph.count, UNKNOWN)
     for index, node in enumerate(graph.nodes):
         if isinstance(node, Affine):
-            values[node.writes] = _affine(node, values, weights)
-            if node.layer in start:
-                given = start[node.layer]
-                values[node.writes] = np.where(np.isnan(given), values[node.writes], given)
+            given = start.get(node.layer, np.full(len(node.writes), UNKNOWN))
+            values[node.writes] = np.where(np.isnan(given), _affine(node, values, weights, given), given)
         elif isinstance(node, Pointwise):
             survivor = branches.survivors.get(index)
             if survivor is not None:
@@ -76,8 +74,9 @@ def _evaluated(node: Pointwise, values: Array, weights: Weights, known: Flags) -
     return result
 
 
-def _affine(node: Affine, values: Array, weights: Weights) -> Array:
-    read = values[node.reads]
+def _affine(node: Affine, values: Array, weights: Weights, given: Array) -> Array:
+    """What becomes of the constants it reads, those that it would make others of than are given left out."""
+    read = np.where(np.isnan(given), values[node.reads], UNKNOWN)
     if node.mean is None or node.var is None or not node.settled or np.isnan(read).all():
         return np.full(len(read), UNKNOWN)
     size = len(read)

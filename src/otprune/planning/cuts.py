@@ -9,7 +9,6 @@ from torch import nn
 from otprune.channels.graph import Affine, Attached, ChannelGraph, Flags, Mix, Overwriting, Pointwise, Shaped, reads_of
 from otprune.planning.constants import summed_kernel
 from otprune.planning.solve import Solution
-from otprune.planning.weights import Weights
 
 
 @dataclass(frozen=True)
@@ -97,7 +96,7 @@ def still_read(graph: ChannelGraph, model: nn.Module, solution: Solution) -> lis
     return [name for name in not_in_place(model, solution) if model.get_submodule(name) not in unread]
 
 
-def folds(graph: ChannelGraph, solution: Solution, weights: Weights) -> list[Fold]:
+def folds(graph: ChannelGraph, solution: Solution) -> list[Fold]:
     """What each layer loses by not reading constants other than zero."""
     found = []
     for index, absorber in solution.absorbers.items():
@@ -106,7 +105,7 @@ def folds(graph: ChannelGraph, solution: Solution, weights: Weights) -> list[Fol
         read = np.where(solution.live[node.reads], 0.0, solution.values[node.reads])
         read = np.where(np.isnan(read), 0.0, read)
         if index not in solution.branches.nodes and read.any():
-            amounts = absorber.sign * np.einsum("goi,gi->go", summed_kernel(node, weights), read).reshape(-1)
+            amounts = absorber.sign * np.einsum("goi,gi->go", summed_kernel(node, solution.weights), read).reshape(-1)
             found.append(Fold(absorber.name, amounts.tolist()))
     return found
 

@@ -1,11 +1,12 @@
 """Where a constant that a layer no longer reads can be put: its bias, or the running mean right after it."""
 
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
 
-from otprune.channels.graph import Affine, Attached, ChannelGraph, Frozen, Mix, Node, reads_of
+from otprune.channels.graph import Affine, Attached, ChannelGraph, Frozen, Labels, Mix, Node, reads_of
 from otprune.planning.branches import tensors_of
 
 
@@ -23,7 +24,7 @@ def absorbers(graph: ChannelGraph, *, at_borders: bool = False) -> dict[int, Abs
     Where the layer pads with zeros a constant is not constant near the border, so it is left out; `at_borders` takes
     it in all the same, for a repair that may be approximate there.
     """
-    uses = Counter(name for node in graph.nodes for name in _tensors_used(node))
+    uses = uses_of(graph)
     followers = _sole_followers(graph, uses)
     found = {}
     for index, node in enumerate(graph.nodes):
@@ -38,12 +39,23 @@ def absorbers(graph: ChannelGraph, *, at_borders: bool = False) -> dict[int, Abs
     return found
 
 
-def _sole_followers(graph: ChannelGraph, uses: Counter[str]) -> dict[bytes, str]:
-    """The running means of batch norms that are the only reader of what they read, by those labels."""
-    readers = np.zeros(graph.count, np.int64)
-    for node in graph.nodes:
+def uses_of(graph: ChannelGraph) -> Counter[str]:
+    """How many nodes read each parameter and buffer."""
+    return Counter(name for node in graph.nodes for name in _tensors_used(node))
+
+
+def readers_of(nodes: Iterable[Node], count: int) -> Labels:
+    """How many of the nodes read each of `count` labels."""
+    readers = np.zeros(count, np.int64)
+    for node in nodes:
         for labels in reads_of(node):
             np.add.at(readers, labels, 1)
+    return readers
+
+
+def _sole_followers(graph: ChannelGraph, uses: Counter[str]) -> dict[bytes, str]:
+    """The running means of batch norms that are the only reader of what they read, by those labels."""
+    readers = readers_of(graph.nodes, graph.count)
     return {
         node.reads.tobytes(): node.mean
         for node in graph.of(Affine)

@@ -18,13 +18,17 @@ from otprune.planning.weights import Array, Weights
 
 @dataclass(frozen=True, eq=False)
 class Solution:
-    """Which labels stay; which channels of which batch norms are zero; what constants the readers of others lose."""
+    """Which labels stay; which channels of which batch norms are zero; what constants the readers of others lose.
+
+    `weights` has as used what the constants were computed from.
+    """
 
     live: Flags
     masked: Mapping[str, Flags]
     values: Array
     absorbers: Mapping[int, Absorber]
     branches: Branches
+    weights: Weights
 
 
 @dataclass(frozen=True)
@@ -48,7 +52,8 @@ def solve(
     masked = dict(negligible)
     while True:
         zeros = {name: np.where(flags, 0.0, np.nan) for name, flags in masked.items()}
-        values = constants(graph, zeros, branches, weights)
+        reading = weights.afresh()
+        values = constants(graph, zeros, branches, reading)
         live = live_channels(graph, branches.nodes, classes, forced, values, takers)
         more = unmet(graph, branches.nodes, live, scores, limits.round_to)
         if more.size:
@@ -56,7 +61,7 @@ def solve(
             continue
         left = _still_masked(graph, branches, masked, live)
         if all(np.array_equal(left[name], masked[name]) for name in masked):
-            return Solution(live, masked, values, takers, branches)
+            return Solution(live, masked, values, takers, branches, reading)
         masked = left
 
 

@@ -26,9 +26,10 @@ def batch_norm(tracer: "Tracer", call: "Call") -> None:
         freeze_arguments(tracer, call, "the batch norm's tensors are computed, not its own")
         return
     names = [None if p is None else p.name for p in parameters] + [None] * (4 - len(parameters))
+    weight, bias, mean, var = names
     layer, _, _ = next(filter(None, names)).rpartition(".")
-    if names[0] not in (None, _in(layer, "weight")) or names[1] not in (None, _in(layer, "bias")):
-        freeze_arguments(tracer, call, f"{names[0]} and {names[1]} are not the weight and bias of one batch norm")
+    if weight not in (None, _in(layer, "weight")) or bias not in (None, _in(layer, "bias")):
+        freeze_arguments(tracer, call, f"{weight} and {bias} are not the weight and bias of one batch norm")
         return
     reads = tracer.lane(source, 1, "different channels meet one scaling factor")
     writes = tracer.fresh(source.shape[1])
@@ -37,13 +38,20 @@ def batch_norm(tracer: "Tracer", call: "Call") -> None:
     incoming, picks = getattr(source, "_otprune_selection", (reads, torch.arange(len(reads))))
     tracer.nodes.append(
         Affine(
-            layer,
-            names[0], names[1], names[2], names[3],
-            call.args[-1] if isinstance(call.args[-1], float) else call.args[-2],
-            call.func in SETTLED or call.args[5] is False,
-            source[0, 0].numel(), incoming.numpy(), picks.numpy(), writes.numpy(), False,
+            layer=layer,
+            weight=weight,
+            bias=bias,
+            mean=mean,
+            var=var,
+            eps=call.args[-1] if isinstance(call.args[-1], float) else call.args[-2],
+            settled=call.func in SETTLED or call.args[5] is False,
+            positions=source[0, 0].numel(),
+            incoming=incoming.numpy(),
+            picks=picks.numpy(),
+            writes=writes.numpy(),
+            selectable=False,
         )
-    )  # fmt: skip
+    )
     tracer.mark(call.out[0], laid_out(writes, 1, source.dim()))
 
 

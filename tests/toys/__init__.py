@@ -1,0 +1,1 @@
+"""Small networks by topic; tests import them from `tests.toy_nets`."""

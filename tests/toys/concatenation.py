@@ -1,0 +1,96 @@
+"""Channels put beside one another, and taken apart."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from tests.net_layers import conv, norm
+from tests.toys.base import Toy, conv3
+
+
+class Dense(Toy):
+    """Batch norm, ReLU and convolution on the concatenation of all before."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv1 = conv3(3, 4)
+        self.bn1, self.conv2 = norm(2, 4), conv3(4, 3)
+        self.bn2, self.conv3 = norm(2, 7), conv3(7, 3)
+        self.bn_final = norm(2, 10)
+        self.head = conv(2, 10, 4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        features = [self.conv1(x)]
+        features.append(self.conv2(torch.relu(self.bn1(features[0]))))
+        features.append(self.conv3(torch.relu(self.bn2(torch.cat(features, 1)))))
+        return self.head(torch.relu(self.bn_final(torch.cat(features, 1))))
+
+
+class TwoReaders(Toy):
+    """Two batch norms read the same tensor, and may want different channels of it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv1 = conv3(3, 6)
+        self.bn1, self.conv2 = norm(2, 6), conv3(6, 4)
+        self.bn2, self.conv3 = norm(2, 6), conv3(6, 4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.conv1(x)
+        return self.conv2(torch.relu(self.bn1(x))) + self.conv3(torch.relu(self.bn2(x)))
+
+
+class Chunk(Toy):
+    """Two halves of the channels, each with its own reader."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv1, self.bn1 = conv3(3, 6), norm(2, 6)
+        self.conv2, self.conv3 = conv3(3, 4), conv(2, 3, 4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = torch.relu(self.bn1(self.conv1(x)))
+        one, other = x.chunk(2, 1)
+        return self.conv2(one) + self.conv3(other)
+
+
+class Split(Toy):
+    """Two halves of the channels, by the size of a half."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv1, self.bn1 = conv3(3, 6), norm(2, 6)
+        self.conv2, self.conv3 = conv3(3, 4), conv(2, 3, 4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = torch.relu(self.bn1(self.conv1(x)))
+        one, other = torch.split(x, x.shape[1] // 2, dim=1)
+        return self.conv2(one) + self.conv3(other)
+
+
+class Slice(Toy):
+    """Two halves of the channels, by slices."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv1, self.bn1 = conv3(3, 6), norm(2, 6)
+        self.conv2, self.conv3 = conv3(3, 4), conv(2, 3, 4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = torch.relu(self.bn1(self.conv1(x)))
+        half = x.shape[1] // 2
+        return self.conv2(x[:, :half]) + self.conv3(x[:, half:])
+
+
+class CatWithInput(Toy):
+    """A normalized tensor beside the raw input."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv1, self.bn1 = conv3(3, 6), norm(2, 6)
+        self.head = conv(2, 9, 4)
+
+    def forward(self, image: Tensor) -> Tensor:
+        x = torch.relu(self.bn1(self.conv1(image)))
+        return self.head(torch.cat([x, image], dim=1))

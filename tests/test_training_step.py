@@ -81,7 +81,8 @@ def stepped(model: nn.Module, phases: list[Phase], optimization: Optimization) -
     for number, phase in enumerate(phases):
         drawn = images(number)
         device = step.device
-        step.begin(drawn.pixels.to(device), drawn.labels.to(device), *phase)
+        step.begin(*phase)
+        step.load(drawn.pixels.to(device), drawn.labels.to(device))
         for _ in range(STEPS):
             step()
         epochs.append(step.sums())
@@ -144,6 +145,19 @@ def test_equals_a_plain_loop_with_sgd_and_a_penalty(
     assert (without.tensors["1.weight"] - found.tensors["1.weight"]).abs().max() > 1e-3  # so the penalty was there
 
 
+@pytest.mark.parametrize("together", [True, False], ids=["weights channels-last", "gradients channels-last"])
+def test_tensors_in_another_memory_order_train_alike(together: bool) -> None:
+    model = vgg().double()
+    expected = plain(copy.deepcopy(model), L1, Optimization())
+    if together:
+        model.to(memory_format=torch.channels_last)
+    else:
+        for module in model:
+            if isinstance(module, nn.Conv2d):
+                module.weight.register_hook(lambda gradient: gradient.contiguous(memory_format=torch.channels_last))
+    assert_close(stepped(model, L1, Optimization()), expected, 1e-13)
+
+
 def test_the_proximal_step_leaves_exact_zeros_where_the_plain_loop_does() -> None:
     optimization = Optimization(proximal=True)
     expected, found = (loop(vgg(), PROXIMAL, optimization).tensors for loop in (plain, stepped))
@@ -160,7 +174,8 @@ def test_images_that_fill_no_batch_are_left_out() -> None:
     outcomes = []
     for drawn in (data, other):
         step = Step(vgg(), MEAN, STD, BATCH)
-        step.begin(drawn.pixels, drawn.labels, rate=0.1, lam=0.0)
+        step.begin(rate=0.1, lam=0.0)
+        step.load(drawn.pixels, drawn.labels)
         for _ in range(STEPS):
             step()
         outcomes.append(step.sums())
@@ -178,10 +193,12 @@ def test_fewer_images_than_a_batch_are_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    "setting", [{"lam": -1.0}, {"lam": math.nan}, {"rate": math.inf}, {"epochs": -1}, {"batch": 0}], ids=str
+    "setting",
+    [{"lam": -1.0}, {"lam": math.nan}, {"rate": math.inf}, {"epochs": -1}, {"batch": 0}, {"target_flops": 1.0}],
+    ids=str,
 )
 def test_settings_out_of_range_are_refused_by_name(setting: dict[str, float]) -> None:
-    with pytest.raises(TrainingError, match=f"^{next(iter(setting))} must be"):
+    with pytest.raises(TrainingError, match=f"^{next(iter(setting))} must"):
         Training(**setting)  # type: ignore[arg-type]
 
 
@@ -199,7 +216,8 @@ def test_distillation_by_hand() -> None:
     weight, temperature, rate = 0.7, 2.0, 0.1
     none = Optimization(momentum=0.0, weight_decay=0.0)
     step = Step(student, torch.zeros(1), torch.ones(1), 1, none, Teacher(teacher, weight, temperature))
-    step.begin(torch.zeros(1, 1, 1, 1, dtype=torch.uint8), torch.tensor([1]), rate, lam=0.0)
+    step.begin(rate, lam=0.0)
+    step.load(torch.zeros(1, 1, 1, 1, dtype=torch.uint8), torch.tensor([1]))
     step()
     hard = -math.log(9 / 10)  # at temperature 1, the student says 1/10 and 9/10
     soft = 1 / 5 * math.log(4 / 5) + 4 / 5 * math.log(16 / 15)
@@ -216,7 +234,8 @@ def test_a_teacher_teaches_and_is_not_changed(device: str) -> None:
     found = []
     for weight in (0.0, 0.9):
         step = Step(vgg().to(device), MEAN, STD, BATCH, teacher=Teacher(teacher.train(), weight))
-        step.begin(drawn.pixels.to(device), drawn.labels.to(device), rate=0.05, lam=0.0)
+        step.begin(rate=0.05, lam=0.0)
+        step.load(drawn.pixels.to(device), drawn.labels.to(device))
         step()
         found.append(step.sums().loss)
     torch.testing.assert_close(teacher.state_dict(), before, rtol=0, atol=0)
@@ -290,7 +309,8 @@ def test_an_epoch_can_be_gone_on_with_at_its_last_step(device: str) -> None:
     """A GPU warms up before it goes on, and there are no images after the last step to do that with."""
     drawn = images(0, count=BATCH * STEPS)
     step = Step(vgg().to(device), MEAN, STD, BATCH)
-    step.begin(drawn.pixels.to(device), drawn.labels.to(device), 0.05, 0.0, EpochSums(10.0, 7, STEPS - 1, -1))
+    step.begin(0.05, 0.0, EpochSums(10.0, 7, STEPS - 1, -1))
+    step.load(drawn.pixels.to(device), drawn.labels.to(device), done=STEPS - 1)
     step()
     sums = step.sums()
     assert (sums.steps, sums.failed) == (STEPS, -1)
@@ -311,3 +331,48 @@ def flat(x: Tensor) -> Tensor:
 def test_a_sweep_may_compile_more_networks_than_torch_allows_by_itself() -> None:
     """As many shapes as there are pruned networks; torch refuses the ninth unless told otherwise."""
     assert [_compiled(flat)(torch.zeros(2, width)).numel() for width in range(2, 14)] == list(range(4, 28, 2))
+
+
+@pytest.mark.parametrize("device", ["cpu", GPU])
+def test_batch_by_batch_is_the_same_as_a_whole_epoch_at_once(device: str) -> None:
+    """A stream loads each batch before its step; on a GPU from the CPU's memory, into what the graph reads."""
+    found = []
+    for size in (BATCH * STEPS, BATCH, 2 * BATCH):
+        model = vgg().to(device)
+        step = Step(model, MEAN, STD, BATCH)
+        for number, phase in enumerate(L1):
+            drawn = images(number, count=BATCH * STEPS)
+            step.begin(*phase)
+            for pixels, labels in drawn.batches(size):
+                step.load(pixels, labels)
+                for _ in range(size // BATCH):
+                    step()
+        assert (step.sums().steps, step.sums().failed) == (STEPS, -1)
+        found.append(Outcome(model.state_dict(), step.momenta, [step.sums().loss], [step.sums().hits]))
+    for other in found[1:]:
+        if device == "cpu":
+            assert_close(other, found[0], 0)
+        else:
+            assert other.losses == pytest.approx(found[0].losses, rel=0.01)
+
+
+@pytest.mark.parametrize("device", ["cpu", GPU])
+def test_floating_point_is_not_divided_by_255(device: str) -> None:
+    drawn, losses = images(0), []
+    for pixels in (drawn.pixels, drawn.pixels / 255):
+        step = Step(vgg().to(device), MEAN, STD, BATCH)
+        step.begin(0.05, 0.0)
+        step.load(pixels, drawn.labels)
+        step()
+        losses.append(step.sums().loss)
+    assert losses[0] == pytest.approx(losses[1], rel=1e-6 if device == "cpu" else 0.01)
+
+
+def test_a_step_that_fails_is_counted_in_the_epoch_not_in_its_batch() -> None:
+    drawn = images(0, count=BATCH)
+    step = Step(vgg(), MEAN, STD, BATCH)
+    step.begin(0.05, 0.0)
+    for pixels in (drawn.pixels / 255, drawn.pixels / 255, drawn.pixels * torch.nan):
+        step.load(pixels, drawn.labels)
+        step()
+    assert (step.sums().steps, step.sums().failed) == (3, 2)

@@ -2,12 +2,13 @@
 
 import os
 import platform
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+
+from otprune import __version__
 
 
 def provenance() -> dict[str, Any]:
@@ -20,7 +21,7 @@ def provenance() -> dict[str, Any]:
         "python": platform.python_version(),
         "torch": torch.__version__,
         "numpy": np.__version__,
-        "otprune": _installed_version("otprune"),
+        "otprune": __version__,
         "platform": f"{platform.system()} {platform.machine()}",
         "cpu": _cpu_model(),
         "cores": _usable_cores(),
@@ -28,13 +29,6 @@ def provenance() -> dict[str, Any]:
         "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
         "cuda": torch.version.cuda if torch.cuda.is_available() else None,
     }
-
-
-def _installed_version(package: str) -> str | None:
-    try:
-        return metadata.version(package)
-    except metadata.PackageNotFoundError:
-        return None
 
 
 def _cpu_model() -> str | None:

@@ -4,22 +4,25 @@ import time
 from collections.abc import Callable, Sequence
 
 import torch
-from torch import nn
 
 from otprune.errors import TrainingError
-from otprune.training.data.images import Images
 from otprune.training.run import EpochRecord, Run
 from otprune.training.stopping import Interrupted, stop_requests
 
 SAVE_EVERY_SECONDS = 60.0
+TELL_EVERY_SECONDS = 1.0
+
+Report = Callable[[Run, EpochRecord], None]
+Moved = Callable[[Run], None]
 
 
 def train(
-    run: Run, report: Callable[[Run, EpochRecord], None] | None = None, save_every: float = SAVE_EVERY_SECONDS
+    run: Run, report: Report | None = None, save_every: float = SAVE_EVERY_SECONDS, moved: Moved | None = None
 ) -> None:
     """Train to the end of the run's epochs, from wherever it stands.
 
-    >>> from otprune.training.data.images import Dataset
+    >>> from torch import nn
+    >>> from otprune.training.data import Dataset, Images
     >>> from otprune.training.run import Training
     >>> images = Images(torch.zeros(4, 1, 2, 2, dtype=torch.uint8), torch.tensor([0, 1, 0, 1]))
     >>> data = Dataset.of(images, images, ("even", "odd"))
@@ -28,31 +31,38 @@ def train(
     1 0.1
     2 0.01
     """
-    train_together([run], report, save_every)
+    train_together([run], report, save_every, moved)
 
 
 def train_together(
     runs: Sequence[Run],
-    report: Callable[[Run, EpochRecord], None] | None = None,
+    report: Report | None = None,
     save_every: float = SAVE_EVERY_SECONDS,
+    moved: Moved | None = None,
 ) -> None:
     """Train several runs side by side; each is what it would be alone.
 
     On a GPU every run has a stream of its own, and steps are sent to them in turn. Checkpoints are written every
     `save_every` seconds, at the end, and when the user breaks off with Ctrl-C; a run with a folder goes on from there.
+
+    `report` is told what each epoch came to. `moved` is told of each run inside its epochs, at most once a second.
     """
     with stop_requests() as stop:
-        saved = time.monotonic()
+        saving, telling = _Interval(save_every), _Interval(TELL_EVERY_SECONDS)
         while waiting := [run for run in runs if not run.done]:
             for run in waiting:
                 run.begin_epoch()
             while unfinished := [run for run in waiting if not run.epoch_done]:
                 for run in unfinished:
                     run.advance()
-                if stop.requested or time.monotonic() - saved >= save_every:
+                if moved is not None and telling.over():
+                    for run in unfinished:
+                        moved(run)
+                    telling.begin()
+                if stop.requested or saving.over():
                     for run in waiting:
                         run.save()
-                    saved = time.monotonic()
+                    saving.begin()
                 if stop.requested:
                     raise Interrupted(_how_to_go_on(waiting))
             for run in waiting:
@@ -63,6 +73,20 @@ def train_together(
                     run.save()
         if stop.requested:  # after the last step: what follows the training is not to begin
             raise Interrupted(_how_to_go_on(runs))
+
+
+class _Interval:
+    """Some seconds, and whether they are over."""
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+        self.begin()
+
+    def begin(self) -> None:
+        self.since = time.monotonic()
+
+    def over(self) -> bool:
+        return time.monotonic() - self.since >= self.seconds
 
 
 def chosen_device(name: str) -> torch.device:
@@ -85,26 +109,3 @@ def _how_to_go_on(runs: Sequence[Run]) -> str:
     if not folders:
         return "stopped; nothing was saved, since the run has no folder"
     return f"stopped and saved in {', '.join(folders)}: give the same command again to go on"
-
-
-@torch.no_grad()
-def accuracy(model: nn.Module, images: Images, mean: torch.Tensor, std: torch.Tensor, batch: int = 1000) -> float:
-    """The share of images classified rightly, in the model's own precision.
-
-    >>> black = Images(torch.zeros(2, 1, 1, 1, dtype=torch.uint8), torch.tensor([0, 1]))
-    >>> accuracy(nn.Sequential(nn.Flatten(), nn.Linear(1, 2)), black, torch.zeros(1), torch.ones(1))
-    0.5
-    """
-    first = next(model.parameters())
-    device = first.device
-    mean, std = (number.view(1, -1, 1, 1).to(first) for number in (mean, std))
-    modes = [(module, module.training) for module in model.modules()]
-    model.eval()
-    hits = 0
-    for start in range(0, len(images.labels), batch):
-        pixels = images.pixels[start : start + batch].to(device).to(first.dtype) / 255
-        outputs = model((pixels - mean) / std)
-        hits += int((outputs.argmax(1) == images.labels[start : start + batch].to(device)).sum())
-    for module, flag in modes:
-        module.training = flag
-    return hits / len(images.labels)

@@ -1,35 +1,32 @@
-"""A training as it stands, from epoch to epoch, and its checkpoints: a killed run goes on where it was."""
+"""A training as it stands, from step to step and from epoch to epoch: a killed run goes on where it was."""
 
 import json
-import logging
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import safetensors.torch
 import torch
-from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
 
-from otprune.errors import CheckpointError, TrainingError
-from otprune.files import write_atomically
+from otprune.errors import TrainingError
 from otprune.tensors import named_tensors
-from otprune.training.augment import augmented_epoch
-from otprune.training.data.images import Dataset
-from otprune.training.data.seeds import derived_seed, generator
+from otprune.training.checkpoint import Checkpoint, at, last_good, newest
+from otprune.training.data import AnyDataset
+from otprune.training.data.seeds import derived_seed
+from otprune.training.feed import Chunk, feed
 from otprune.training.schedule import Steps
-from otprune.training.step import EpochSums, Optimization, Step, Teacher
-
-KEPT_CHECKPOINTS = 2
-
-log = logging.getLogger(__name__)
+from otprune.training.sgd import Optimization
+from otprune.training.steering import Steering, flops_share, steered, steering_of
+from otprune.training.step import EpochSums, Step, Teacher
 
 
 @dataclass(frozen=True)
 class Training:
     """How to train: the paper's numbers, unless told otherwise. `decay_at` are shares of the epochs.
+
+    With `target_flops`, a share of the original FLOPs, λ steers itself so that OT keeps that much, starting from `lam`.
 
     >>> Training(epochs=40, rate=1e-3, decay_at=()).batch
     64
@@ -40,6 +37,7 @@ class Training:
     rate: float = 0.1
     decay_at: tuple[float, ...] = (0.5, 0.75)
     lam: float = 1e-4
+    target_flops: float | None = None
     momentum: float = 0.9
     weight_decay: float = 1e-4
     label_smoothing: float = 0.0
@@ -52,11 +50,17 @@ class Training:
             value = getattr(self, name)
             if not (math.isfinite(value) and value >= least):
                 raise TrainingError(f"{name} must be a finite number and at least {least}, not {value}")
+        if self.target_flops is not None and not 0 < self.target_flops < 1:
+            raise TrainingError(
+                f"target_flops must lie between 0 and 1, a share of the original FLOPs, not {self.target_flops}"
+            )
+        if self.target_flops is not None and self.lam == 0:
+            raise TrainingError("lam must be above 0 where target_flops is given, since λ is steered from there")
 
 
 @dataclass(frozen=True)
 class EpochRecord:
-    """What one epoch came to on the training images.
+    """What one epoch came to on the training images; `flops` is the share that OT would keep, where it was measured.
 
     >>> EpochRecord(epoch=1, rate=0.1, lam=1e-4, loss=2.3, accuracy=0.1).accuracy
     0.1
@@ -67,6 +71,7 @@ class EpochRecord:
     lam: float
     loss: float
     accuracy: float
+    flops: float | None = None
 
 
 class Run:
@@ -75,7 +80,7 @@ class Run:
     The order of images, crops and mirrorings follow from the seed and the epoch alone, and what dropout draws on a CPU
     from the seed and the step, so nothing else needs saving but tensors and what the epochs came to.
 
-    >>> from otprune.training.data.images import Images
+    >>> from otprune.training.data import Dataset, Images
     >>> images = Images(torch.zeros(4, 1, 2, 2, dtype=torch.uint8), torch.tensor([0, 1, 0, 1]))
     >>> data = Dataset.of(images, images, ("even", "odd"))
     >>> run = Run(nn.Sequential(nn.Flatten(), nn.Linear(4, 2)), data, Training(epochs=1, batch=2))
@@ -86,28 +91,36 @@ class Run:
     def __init__(
         self,
         model: nn.Module,
-        data: Dataset,
+        data: AnyDataset,
         training: Training,
         folder: Path | None = None,
         teacher: Teacher | None = None,
     ) -> None:
         self.model, self.training, self.folder = model, training, folder
         self.device = next(model.parameters()).device
-        self.pixels, self.labels = data.train.pixels.to(self.device), data.train.labels.to(self.device)
+        self.feed, self.images = feed(data, training, self.device), len(data.train)
         self.schedule = Steps(training.rate, training.decay_at)
         optimization = Optimization(
             training.momentum, training.weight_decay, training.label_smoothing, training.proximal
         )
         self.step = Step(model, data.mean, data.std, training.batch, optimization, teacher)
-        self.steps = len(self.labels) // training.batch  # the images that do not fill a batch wait for the next epoch
         self.history: list[EpochRecord] = []
         self.lam = training.lam
         self.position = 0
         self._sums: EpochSums | None = None
-        if self.steps == 0:
-            raise TrainingError(f"{len(self.labels)} images do not fill one batch of {training.batch}")
+        self._chunks: Iterator[Chunk] = iter(())
+        self._loaded = 0  # steps whose images are in place
+        self._example = torch.zeros(1, *data.image_shape).to(next(model.parameters()))
+        self._steering = steering_of(training, self.steps)
+        if self._steering is not None:
+            flops_share(model, self._example)  # a model that cannot be measured is refused before it is trained
         if folder is not None:
             self._resume(folder)
+
+    @property
+    def steps(self) -> int:
+        """How many there are in an epoch."""
+        return self.feed.steps
 
     @property
     def epoch(self) -> int:
@@ -127,13 +140,17 @@ class Run:
     def begin_epoch(self) -> None:
         """Draw the epoch's images and set its learning rate and λ; go on inside it where a checkpoint was."""
         self.model.train()
-        pixels, labels = epoch_images(self.pixels, self.labels, self.training, self.epoch)
-        self.step.begin(pixels, labels, self.schedule(self.epoch, self.training.epochs), self.lam, self._sums)
+        self.step.begin(self._rate, self.lam, self._sums)
         self.position = self._sums.steps if self._sums is not None else 0
+        self._chunks, self._loaded = self.feed.chunks(self.epoch, self.position), 0
         self._sums = None
 
     def advance(self) -> None:
         """One step. On a CPU its random numbers are its own, whatever was drawn before or by a run beside it."""
+        if self._loaded == 0:
+            chunk = next(self._chunks)
+            self.step.load(*chunk)
+            self._loaded = len(chunk.labels) // self.training.batch - chunk.done
         if self.device.type == "cpu":
             with torch.random.fork_rng(devices=[]):
                 torch.default_generator.manual_seed(derived_seed(self.training.seed, self.epoch, self.position))
@@ -141,21 +158,26 @@ class Run:
         else:
             self.step()
         self.position += 1
+        self._loaded -= 1
+
+    def so_far(self) -> EpochRecord:
+        """What the epoch under way has come to; waits for the device."""
+        return self._record(self.step.sums())
 
     def end_epoch(self) -> EpochRecord:
         """Read off what the epoch came to; stop if its loss left the numbers."""
         sums = self.step.sums()
         self._require_finite(sums)
-        seen = sums.steps * self.training.batch
-        rate = self.schedule(self.epoch, self.training.epochs)
-        self.history.append(EpochRecord(self.epoch + 1, rate, self.lam, sums.loss / seen, sums.hits / seen))
+        self.history.append(self._record(sums))
         self.position = 0
+        if self._steering is not None:
+            self._steer(self._steering)
         return self.history[-1]
 
     def save(self) -> None:
         """Write a checkpoint, whole or not at all, and let go of all but the last two; refuse what is not finite."""
         sums = self.step.sums() if self.position else None
-        tensors = {name: tensor.contiguous() for name, tensor in self._tensors()}
+        tensors = dict(self._tensors())
         self._require_finite(sums, tensors)
         if self.folder is None:
             return
@@ -164,17 +186,23 @@ class Run:
             "lam": self.lam,
             "sums": None if sums is None else asdict(sums),
         }
-        metadata = {"training": json.dumps(self._settings()), "state": json.dumps(state)}
-        path = self.folder / f"at-{self.epoch:05d}-{self.position:07d}.safetensors"
-        try:
-            self.folder.mkdir(parents=True, exist_ok=True)
-            write_atomically(path, safetensors.torch.save(tensors, metadata))
-        except OSError as error:
-            raise CheckpointError(
-                f"{path}: cannot be written: {error.strerror}. {self._last_good()} "
-                f"Make room, then give the same command again to go on from there."
-            ) from error
-        _let_go(self.folder)
+        Checkpoint(at(self.folder, self.epoch, self.position), tensors, self._settings(), state).write()
+
+    @property
+    def _rate(self) -> float:
+        return self.schedule(self.epoch, self.training.epochs)
+
+    def _record(self, sums: EpochSums) -> EpochRecord:
+        seen = max(sums.steps, 1) * self.training.batch
+        return EpochRecord(self.epoch + 1, self._rate, self.lam, sums.loss / seen, sums.hits / seen)
+
+    def _steer(self, steering: Steering) -> None:
+        """Measure what OT would keep, where it is time to, and set the next epoch's λ."""
+        last = self.history[-1]
+        if steering.measured_after(last.epoch):
+            share = flops_share(self.model, self._example, steering.chatter(last))
+            self.history[-1] = replace(last, flops=share)
+        self.lam = steered(self.history, steering)
 
     def _require_finite(self, sums: EpochSums | None, tensors: Mapping[str, Tensor] | None = None) -> None:
         """Stop at a loss that left the numbers, and at weights that did so in a step whose loss had not yet."""
@@ -185,17 +213,14 @@ class Run:
             found = f"{names[0]} is not finite after step {before + self.position}"
         else:
             return
-        raise TrainingError(f"{found}. {self._last_good()} Train with a smaller learning rate or λ, in another folder.")
-
-    def _last_good(self) -> str:
-        left = checkpoints(self.folder) if self.folder is not None else []
-        return f"The last good checkpoint is {left[-1]}." if left else "No checkpoint was written before."
+        way_out = "Train with a smaller learning rate or λ, in another folder."
+        raise TrainingError(f"{found}. {last_good(self.folder)} {way_out}")
 
     def _settings(self) -> dict[str, Any]:
         """What a checkpoint must have in common with this run, as JSON has it."""
         teacher = self.step.teacher
         others = {
-            "images": len(self.labels),
+            "images": self.images,
             "teacher_weight": teacher and teacher.weight,
             "teacher_temperature": teacher and teacher.temperature,
         }
@@ -210,85 +235,15 @@ class Run:
             yield f"momentum.{names[id(parameter)]}", momentum
 
     def _resume(self, folder: Path) -> None:
-        """Go on from the newest checkpoint that can be read; one that cannot is set aside."""
-        found = checkpoints(folder)
-        while found:
-            path = found.pop()
-            try:
-                tensors, metadata = _read(path)
-            except SafetensorError as error:
-                before = found[-1] if found else "the start"
-                log.warning("%s is damaged (%s) and set aside: going on from %s", path, error, before)
-                path.rename(path.with_suffix(".damaged"))
-            else:
-                self._take(tensors, metadata, path)
-                return
-
-    def _take(self, tensors: dict[str, Tensor], metadata: dict[str, str], path: Path) -> None:
-        if not {"training", "state"} <= metadata.keys():
-            raise CheckpointError(f"{path}: is no checkpoint of a training. Use another folder.")
-        self._require_same_settings(json.loads(metadata["training"]), path)
+        """Go on from the newest checkpoint that can be read."""
+        found = newest(folder)
+        if found is None:
+            return
         own = dict(self._tensors())
-        _require_same_kind(own, tensors, path)
+        found.require_same(self._settings(), own)
         with torch.no_grad():
             for name, tensor in own.items():
-                tensor.copy_(tensors[name])
-        state = json.loads(metadata["state"])
-        self.history = [EpochRecord(**record) for record in state["history"]]
-        self.lam = state["lam"]
-        self._sums = None if state["sums"] is None else EpochSums(**state["sums"])
-
-    def _require_same_settings(self, theirs: dict[str, Any], path: Path) -> None:
-        for key, value in self._settings().items():
-            if theirs.get(key) != value:
-                raise CheckpointError(
-                    f"{path}: belongs to a training with {key}={theirs.get(key)}, not {value}. "
-                    f"Use another folder, or the same settings."
-                )
-
-
-def epoch_images(pixels: Tensor, labels: Tensor, training: Training, epoch: int) -> tuple[Tensor, Tensor]:
-    """An epoch's images in its own order, cropped and mirrored if the training says so.
-
-    >>> pixels, labels = torch.zeros(3, 1, 2, 2, dtype=torch.uint8), torch.tensor([0, 1, 2])
-    >>> epoch_images(pixels, labels, Training(augment=False), epoch=0)[1].sort().values
-    tensor([0, 1, 2])
-    """
-    if training.augment:
-        return augmented_epoch(pixels, labels, epoch, training.seed)
-    order = torch.randperm(len(labels), generator=generator(training.seed, epoch))
-    return pixels[order.to(pixels.device)], labels[order.to(labels.device)]
-
-
-def checkpoints(folder: Path) -> list[Path]:
-    """The checkpoints in a folder, oldest first.
-
-    >>> checkpoints(Path("nowhere"))
-    []
-    """
-    return sorted(folder.glob("at-*.safetensors"))
-
-
-def _let_go(folder: Path) -> None:
-    """Remove all but the last checkpoints, and the beginnings of some that a kill left."""
-    for old in (*checkpoints(folder)[:-KEPT_CHECKPOINTS], *folder.glob(".at-*")):
-        old.unlink(missing_ok=True)
-
-
-def _read(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
-    with safe_open(path, "pt") as file:
-        return {name: file.get_tensor(name) for name in file.keys()}, file.metadata() or {}  # noqa: SIM118
-
-
-def _require_same_kind(own: Mapping[str, Tensor], theirs: Mapping[str, Tensor], path: Path) -> None:
-    for name in (*own, *theirs):
-        ours, found = (_kind(tensors.get(name)) for tensors in (own, theirs))
-        if ours != found:
-            raise CheckpointError(
-                f"{path}: belongs to another model, whose {name} is {found}, not {ours}. "
-                f"Use another folder, or the same model."
-            )
-
-
-def _kind(tensor: Tensor | None) -> str:
-    return "missing" if tensor is None else f"{tuple(tensor.shape)} in {str(tensor.dtype).removeprefix('torch.')}"
+                tensor.copy_(found.tensors[name])
+        self.history = [EpochRecord(**record) for record in found.state["history"]]
+        self.lam = found.state["lam"]
+        self._sums = None if found.state["sums"] is None else EpochSums(**found.state["sums"])

@@ -1,7 +1,8 @@
 """One training step: a batch, forward, loss, backward, the sparsity penalty, SGD with Nesterov momentum.
 
-Whatever changes from step to step is a tensor on the device: the position in the epoch, the learning rate, λ, the sums
-of loss and hits. On a GPU the step is compiled and captured once as a CUDA graph, and training is replaying it.
+Whatever changes from step to step is a tensor on the device: the place among the images that lie there, the learning
+rate, λ, the sums of loss and hits. On a GPU the step is compiled and captured once as a CUDA graph, and training is
+replaying it, be the images there a whole epoch or one batch.
 
 There, activations are bf16 and channels-last, and so are the weights that convolutions see: copies of the fp32 weights,
 which the update itself writes. Batch norm keeps its parameters and statistics in fp32.
@@ -9,7 +10,8 @@ which the update itself writes. Batch norm keeps its parameters and statistics i
 
 import copy
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -19,19 +21,11 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from otprune.tensors import named_tensors
+from otprune.training.sgd import Optimization, compiled_sgd, exact, one_pass_sgd
+from otprune.training.silent_biases import silent_biases
 
 WARM_UP_STEPS = 3
 COMPILED_NETWORKS = 10_000
-
-
-@dataclass(frozen=True)
-class Optimization:
-    """What a step does besides the gradient: SGD's constants and the kind of penalty."""
-
-    momentum: float = 0.9
-    weight_decay: float = 1e-4
-    label_smoothing: float = 0.0
-    proximal: bool = False
 
 
 @dataclass(frozen=True)
@@ -46,9 +40,12 @@ class Teacher:
 class Step:
     """A model in training, one call a batch.
 
+    Pixels are uint8, which are divided by 255, or floating point, which are not; `mean` and `std` are applied to both.
+
     >>> net = nn.Sequential(nn.Flatten(), nn.Linear(4, 2))
     >>> step = Step(net, torch.zeros(1), torch.ones(1), batch=2)
-    >>> step.begin(torch.zeros(4, 1, 2, 2, dtype=torch.uint8), torch.tensor([0, 1, 0, 1]), rate=0.1, lam=0.0)
+    >>> step.begin(rate=0.1, lam=0.0)
+    >>> step.load(torch.zeros(4, 1, 2, 2, dtype=torch.uint8), torch.tensor([0, 1, 0, 1]))
     >>> step(), step()
     (None, None)
     >>> step.sums().hits
@@ -78,39 +75,45 @@ class Step:
         self._seen: list[nn.Parameter] = self.parameters
         if self._on_gpu:
             self._worker, self._seen = _worker(model, self.parameters)
-        owned = {id(m.weight) for m in model.modules() if isinstance(m, _BatchNorm) and m.affine}
-        self._gammas = [index for index, p in enumerate(self.parameters) if id(p) in owned]
+        self._gammas = {id(m.weight) for m in model.modules() if isinstance(m, _BatchNorm) and m.affine}
+        self._silent: list[tuple[Tensor, Tensor]] = []
         self.rate, self.lam = first.new_zeros(()), first.new_zeros(())
-        self._position = torch.zeros((), dtype=torch.int64, device=self.device)
+        # The place among the images loaded, and the steps of the epoch.
+        self._position, self._steps = (torch.zeros((), dtype=torch.int64, device=self.device) for _ in range(2))
         self._sums = torch.zeros(2, dtype=torch.float64, device=self.device)
         self._failed = torch.full((), -1, dtype=torch.int64, device=self.device)
         self._offsets = torch.arange(batch, device=self.device)
-        mean, std = mean.to(first.dtype), std.to(first.dtype)
-        self._scale = (1 / (255 * std)).view(1, -1, 1, 1).to(self.device)
-        self._shift = (mean / std).view(1, -1, 1, 1).to(self.device)
+        mean, self._std = (number.to(first.dtype).view(1, -1, 1, 1).to(self.device) for number in (mean, std))
+        self._scale, self._shift = 1 / self._std, mean / self._std
         self._pixels = self._labels = torch.zeros(0, device=self.device)
         self._graph: torch.cuda.CUDAGraph | None = None
         self.stream = torch.cuda.Stream() if self._on_gpu else None
+        self._copied_before: torch.cuda.Event | None = None
 
-    def begin(self, pixels: Tensor, labels: Tensor, rate: float, lam: float, sums: "EpochSums | None" = None) -> None:
-        """Put an epoch's images in place and start counting anew, or go on in the middle with what was counted."""
+    def begin(self, rate: float, lam: float, sums: "EpochSums | None" = None) -> None:
+        """Start an epoch, counting anew, or go on in its middle with what was counted."""
         self._worker.train()  # on a GPU a module of its own, which the model's train() does not reach
-        if self._pixels.shape == pixels.shape:
-            self._pixels.copy_(pixels)
-            self._labels.copy_(labels)
-        else:
-            self._pixels, self._labels, self._graph = pixels.clone(), labels.clone(), None
-        self.rate.fill_(rate)
-        self.lam.fill_(lam)
         sums = sums or EpochSums(0.0, 0, 0, -1)
-        self._position.fill_(sums.steps)
-        self._sums.copy_(torch.tensor([sums.loss, sums.hits], dtype=torch.float64))
-        self._failed.fill_(sums.failed)
-        self._working_copies_follow()
+        with self._in_order():
+            self.rate.fill_(rate)
+            self.lam.fill_(lam)
+            self._steps.fill_(sums.steps)
+            self._sums.copy_(torch.tensor([sums.loss, sums.hits], dtype=torch.float64))
+            self._failed.fill_(sums.failed)
+            self._working_copies_follow()
+
+    def load(self, pixels: Tensor, labels: Tensor, done: int = 0) -> None:
+        """Put the images of the next steps in place: one batch or many, of which the first `done` are passed over."""
+        with self._in_order():
+            if (self._pixels.shape, self._pixels.dtype) != (pixels.shape, pixels.dtype):
+                self._make_room(pixels, labels)
+            self._pixels.copy_(pixels, non_blocking=True)
+            self._labels.copy_(labels, non_blocking=True)
+            self._position.fill_(done)
         if self.stream is not None:
+            self._hold_until_copied(pixels, labels, self.stream)
             if self._graph is None:
                 self._capture(self.stream)
-            self.stream.wait_stream(torch.cuda.current_stream())
 
     def __call__(self) -> None:
         """Train on the next batch."""
@@ -125,55 +128,97 @@ class Step:
         if self.stream is not None:
             self.stream.synchronize()
         loss, hits = self._sums.tolist()
-        return EpochSums(loss, round(hits), int(self._position), int(self._failed))
+        return EpochSums(loss, round(hits), int(self._steps), int(self._failed))
+
+    @contextmanager
+    def _in_order(self) -> Iterator[None]:
+        """On a GPU, after all that was sent to it, and after the steps: they read what is about to be written."""
+        if self.stream is None:
+            yield
+            return
+        self.stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(self.stream):
+            yield
+
+    def _hold_until_copied(self, pixels: Tensor, labels: Tensor, stream: torch.cuda.Stream) -> None:
+        """Their memory is not given away before, and a faster source waits, or batches would pile up in memory."""
+        for tensor in (pixels, labels):
+            if tensor.is_cuda:
+                tensor.record_stream(stream)
+        if self._copied_before is not None:
+            self._copied_before.synchronize()
+        self._copied_before = stream.record_event(torch.cuda.Event(blocking=True))
+
+    def _make_room(self, pixels: Tensor, labels: Tensor) -> None:
+        self._pixels, self._labels = (
+            torch.empty(tensor.shape, dtype=tensor.dtype, device=self.device) for tensor in (pixels, labels)
+        )
+        self._scale = 1 / (self._std if pixels.is_floating_point() else 255 * self._std)
+        self._graph = None
 
     def _train(self) -> None:
-        images, labels = self._next_batch()
-        forward = self._runner(_loss)
-        loss, hits = forward(self._worker, images, labels, self.optimization.label_smoothing, self.teacher)
-        gradients = torch.autograd.grad(loss, self._seen)
-        self._update(list(gradients))
-        self._sums += torch.stack([loss.detach().double() * self.batch, hits.double()])
-        bad = ~loss.detach().isfinite() & (self._failed < 0)
-        self._failed.copy_(torch.where(bad, self._position, self._failed))
-        self._position += 1
-
-    def _next_batch(self) -> tuple[Tensor, Tensor]:
-        chosen = self._position * self.batch + self._offsets
-        images = self._pixels.index_select(0, chosen) * self._scale - self._shift
-        if self._on_gpu:
-            images = images.to(torch.bfloat16, memory_format=torch.channels_last)
-        return images, self._labels.index_select(0, chosen)
+        forward, where = self._runner(_forward), (self._position, self._offsets, self.batch)
+        images = (self._pixels, self._labels, self._scale, self._shift)
+        loss, hits = forward(self._worker, images, where, self.optimization.label_smoothing, self.teacher)
+        trained = self._trained()
+        gradients = torch.autograd.grad(loss, [self._seen[index] for index in trained])
+        self._update(trained, list(gradients))
+        with torch.no_grad():
+            counts = (self._position, self._steps)
+            self._runner(_note)(self._sums, self._failed, counts, loss.detach(), hits, self.batch)
 
     @torch.no_grad()
-    def _update(self, gradients: list[Tensor]) -> None:
-        lists = (self.parameters, self.momenta, gradients, self._copied(), self._gammas)
-        self._runner(_sgd)(*lists, self.rate, self.lam, self.optimization)
+    def _update(self, trained: list[int], gradients: list[Tensor]) -> None:
+        parameters, momenta = ([tensors[index] for index in trained] for tensors in (self.parameters, self.momenta))
+        gammas = [index for index, parameter in enumerate(parameters) if id(parameter) in self._gammas]
+        lists = (parameters, momenta, gradients, self._copied(), gammas)
+        update = _compiled(compiled_sgd) if self._on_gpu else one_pass_sgd
+        update(*lists, self.rate, self.lam, self.optimization)
+
+    def _trained(self) -> list[int]:
+        silent = {id(bias) for bias, _ in self._silent}
+        return [index for index, parameter in enumerate(self.parameters) if id(parameter) not in silent]
 
     def _runner(self, function: Callable[..., Any]) -> Callable[..., Any]:
         return _compiled(function) if self._on_gpu else function
 
     def _copied(self) -> list[tuple[Tensor, Tensor]]:
-        pairs = zip(self._seen, self.parameters, strict=True)
+        pairs = ((self._seen[index], self.parameters[index]) for index in self._trained())
         return [(copied, parameter) for copied, parameter in pairs if copied is not parameter]
 
     @torch.no_grad()
     def _working_copies_follow(self) -> None:
         for copied, parameter in self._copied():
             copied.copy_(parameter)
+        for bias, mean in self._silent:
+            mean -= bias  # the model computes what it did, and trains as it would have
+            bias.zero_()
+
+    def _leave_out_silent_biases(self) -> None:
+        """What has no gradient needs no kernels: the GPU's copy of the model does without such biases."""
+        tensors, example = named_tensors(self.model), self._pixels[:2].to(torch.bfloat16)
+        found = silent_biases(self._worker, example)
+        self._silent += [(tensors[bias], tensors[mean]) for bias, mean in found.items()]
+        for bias in found:
+            self._worker.get_submodule(bias.rpartition(".")[0]).register_parameter("bias", None)
+        self._working_copies_follow()
 
     def _capture(self, stream: torch.cuda.Stream) -> None:
         """Warm up on a side stream, record the graph, and take back what the warm-up trained."""
-        state = [*self.parameters, *self.momenta, *self.model.buffers(), self._position, self._sums, self._failed]
+        torch.cuda.synchronize()
+        self._leave_out_silent_biases()
+        state = [*self.parameters, *self.momenta, *self.model.buffers(), self._position, self._steps]
+        state += [self._sums, self._failed]
         saved = [tensor.detach().clone() for tensor in state]
         stream.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(stream):
             for _ in range(WARM_UP_STEPS):
-                self._position.zero_()  # near the end of an epoch there are not enough batches left to warm up with
+                self._position.zero_()  # there may not be enough batches left to warm up with
                 self._train()
         torch.cuda.synchronize()
         graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph, stream=stream):
+        # Other threads may go on with what is theirs, such as pinning memory for batches to come.
+        with torch.cuda.graph(graph, stream=stream, capture_error_mode="thread_local"):
             self._train()
         with torch.no_grad():
             for tensor, value in zip(state, saved, strict=True):
@@ -218,52 +263,45 @@ def _prepared(teacher: Teacher | None, on_gpu: bool) -> Teacher | None:
     return replace(teacher, model=_worker(teacher.model, [])[0]) if on_gpu else teacher
 
 
+def _forward(
+    model: nn.Module,
+    images: tuple[Tensor, Tensor, Tensor, Tensor],
+    where: tuple[Tensor, Tensor, int],
+    label_smoothing: float,
+    teacher: Teacher | None,
+) -> tuple[Tensor, Tensor]:
+    """The loss of the batch at a position, and how many of its images were classified rightly."""
+    pixels, labels, scale, shift = images
+    position, offsets, batch = where
+    chosen = position * batch + offsets
+    normalized = pixels.index_select(0, chosen) * scale - shift
+    if normalized.is_cuda:
+        normalized = normalized.to(torch.bfloat16, memory_format=torch.channels_last)
+    return _loss(model, normalized, labels.index_select(0, chosen), label_smoothing, teacher)
+
+
 def _loss(
     model: nn.Module, images: Tensor, labels: Tensor, label_smoothing: float, teacher: Teacher | None
 ) -> tuple[Tensor, Tensor]:
-    outputs = _exact(model(images))
+    outputs = exact(model(images))
     loss = F.cross_entropy(outputs, labels, label_smoothing=label_smoothing)
     if teacher is not None:
         with torch.no_grad():
-            taught = _exact(teacher.model(images)) / teacher.temperature
+            taught = exact(teacher.model(images)) / teacher.temperature
         learned = F.log_softmax(outputs / teacher.temperature, 1)
         apart = F.kl_div(learned, F.log_softmax(taught, 1), reduction="batchmean", log_target=True)
         loss = (1 - teacher.weight) * loss + teacher.weight * teacher.temperature**2 * apart
     return loss, (outputs.detach().argmax(1) == labels).sum()
 
 
-def _sgd(
-    parameters: list[Tensor],
-    momenta: list[Tensor],
-    gradients: list[Tensor],
-    copies: list[tuple[Tensor, Tensor]],
-    gammas: list[int],
-    rate: Tensor,
-    lam: Tensor,
-    optimization: Optimization,
-) -> None:
-    """SGD with weight decay and Nesterov momentum on fp32 weights, and L1 on γ by gradient or soft threshold."""
-    total = list(torch._foreach_mul(parameters, optimization.weight_decay))
-    torch._foreach_add_(total, [_exact(gradient) for gradient in gradients])
-    if not optimization.proximal:
-        for index in gammas:
-            total[index] += lam * parameters[index].sign()
-    torch._foreach_mul_(momenta, optimization.momentum)
-    torch._foreach_add_(momenta, total)
-    torch._foreach_add_(total, momenta, alpha=optimization.momentum)
-    torch._foreach_mul_(total, rate)
-    torch._foreach_sub_(parameters, total)
-    if optimization.proximal:
-        for index in gammas:
-            limit = rate * lam
-            parameters[index] -= parameters[index].clamp(-limit, limit)
-    if copies:
-        torch._foreach_copy_([copied for copied, _ in copies], [parameter for _, parameter in copies])
-
-
-def _exact(tensor: Tensor) -> Tensor:
-    """In fp32, unless the model computes in fp64."""
-    return tensor if tensor.dtype == torch.float64 else tensor.float()
+def _note(sums: Tensor, failed: Tensor, counts: tuple[Tensor, Tensor], loss: Tensor, hits: Tensor, batch: int) -> None:
+    """Add up loss and hits, note the first step whose loss is not finite, and go on to the next batch."""
+    sums += torch.stack([loss.double() * batch, hits.double()])
+    bad = ~loss.isfinite() & (failed < 0)
+    position, steps = counts
+    failed.copy_(torch.where(bad, steps, failed))
+    position += 1
+    steps += 1
 
 
 @functools.cache

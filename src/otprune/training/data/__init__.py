@@ -1,20 +1,20 @@
 """Data to train on, by name or by folder."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, overload
+from typing import Literal, overload
 
 from otprune.errors import DataError
 from otprune.training.data import cifar
 from otprune.training.data.cifar_files import CIFAR10, CIFAR100
 from otprune.training.data.download import Progress
-from otprune.training.data.images import Dataset, Images, split_off
+from otprune.training.data.images import Dataset, Images, Part, split_off
+from otprune.training.data.torch_data import StreamedDataset
 
-if TYPE_CHECKING:
-    from otprune.training.data.folder import ImageFolderDataset
-
-__all__ = ["CIFARS", "Dataset", "Images", "Progress", "load", "split_off"]
+__all__ = ["CIFARS", "AnyDataset", "Dataset", "Images", "Part", "Progress", "StreamedDataset", "load", "split_off"]
 
 CIFARS = {"cifar10": CIFAR10, "cifar100": CIFAR100}
+AnyDataset = Dataset | StreamedDataset
+"""Data to train on: in memory, or read while it is used."""
 
 
 def _silent(what: str, done: int, total: int) -> None:
@@ -30,12 +30,12 @@ def load(
 @overload
 def load(
     data: Path | str, root: Path | str | None = None, *, strict: bool = False, progress: Progress = _silent
-) -> "Dataset | ImageFolderDataset": ...
+) -> AnyDataset: ...
 
 
 def load(
     data: Path | str, root: Path | str | None = None, *, strict: bool = False, progress: Progress = _silent
-) -> "Dataset | ImageFolderDataset":
+) -> AnyDataset:
     """Load "cifar10", "cifar100", "digits", or what a folder holds: the files of a CIFAR, or images in train/ and val/.
 
     Without `root`, a folder with an existing copy, the CIFARs come from the cache and are fetched into it once;
@@ -59,7 +59,7 @@ def _digits() -> Dataset:
     return digits.load()
 
 
-def _folder(folder: Path, strict: bool, progress: Progress) -> "Dataset | ImageFolderDataset":
+def _folder(folder: Path, strict: bool, progress: Progress) -> AnyDataset:
     if not folder.is_dir():
         raise DataError(f"{folder} is neither a folder nor one of {', '.join(CIFARS)}, digits")
     held = [name for name, files in CIFARS.items() if cifar.holds(files, folder)]

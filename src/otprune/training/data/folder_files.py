@@ -33,6 +33,9 @@ class ImageFiles:
     def path(self, index: int) -> Path:
         return self.root / os.fsdecode(bytes(self.paths[index]))
 
+    def chosen(self, indices: NDArray[np.int64]) -> "ImageFiles":
+        return ImageFiles(self.root, self.paths[indices], self.labels[indices])
+
 
 def find(root: Path) -> tuple[ImageFiles, ImageFiles, tuple[str, ...]]:
     """The files to train on, those to validate on, and the names of the classes: the folders in train/, sorted.

@@ -1,12 +1,25 @@
 """Images that fit into memory, with their labels, and parts of them."""
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Protocol
 
 import torch
 from torch import Tensor
 
 from otprune.errors import DataError
 from otprune.training.data.seeds import generator
+
+
+class Part(Protocol):
+    """Images to evaluate a model on, wherever they are: all of a dataset's test images, or some that were held out."""
+
+    @property
+    def image_shape(self) -> tuple[int, ...]: ...
+
+    def __len__(self) -> int: ...
+
+    def batches(self, size: int) -> Iterator[tuple[Tensor, Tensor]]: ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,6 +52,15 @@ class Images:
         """The images at these places, or those that a mask marks."""
         chosen = chosen.to(self.pixels.device)
         return Images(self.pixels[chosen], self.labels[chosen])
+
+    @property
+    def image_shape(self) -> tuple[int, ...]:
+        """Channels, height and width."""
+        return tuple(self.pixels.shape[1:])
+
+    def batches(self, size: int) -> Iterator[tuple[Tensor, Tensor]]:
+        """Pixels and labels, in order, the last ones perhaps fewer."""
+        return zip(self.pixels.split(size), self.labels.split(size), strict=True)
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,6 +100,16 @@ class Dataset:
         mean, std = _mean_and_std(train.pixels)
         return cls(train, test, classes, mean, std)
 
+    @property
+    def image_shape(self) -> tuple[int, ...]:
+        """Channels, height and width of an image."""
+        return self.test.image_shape
+
+    def held_out(self, fraction: float, seed: int) -> tuple["Dataset", Images]:
+        """The same with less to train on, and the rest: a fraction of each class, to choose by instead of the test."""
+        rest, held = split_off(self.train, fraction, seed)
+        return replace(self, train=rest), held
+
 
 def split_off(images: Images, fraction: float, seed: int) -> tuple[Images, Images]:
     """What is left to train on, and a fraction of each class held out, to choose by without a look at the test images.
@@ -87,9 +119,19 @@ def split_off(images: Images, fraction: float, seed: int) -> tuple[Images, Image
     >>> rest.labels, held_out.labels
     (tensor([0, 0, 0, 1, 1, 1]), tensor([0, 1]))
     """
+    held = held_out(images.labels, fraction, seed)
+    return images[~held], images[held]
+
+
+def held_out(labels: Tensor, fraction: float, seed: int) -> Tensor:
+    """A mask of what to hold out: the same fraction of each class, chosen at random.
+
+    >>> held_out(torch.tensor([0, 0, 1, 1]), 0.5, seed=0).view(2, 2).sum(1)
+    tensor([1, 1])
+    """
     if not 0 < fraction < 1:
         raise DataError(f"a fraction of {fraction} cannot be held out: it must lie between 0 and 1")
-    labels = images.labels.cpu()
+    labels = labels.cpu()
     shuffled = torch.randperm(len(labels), generator=generator(seed))
     by_class = shuffled[labels[shuffled].argsort(stable=True)]
     sizes = labels.bincount()
@@ -102,7 +144,7 @@ def split_off(images: Images, fraction: float, seed: int) -> tuple[Images, Image
             f"holding out {fraction:g} of each class leaves {int((~held).sum())} of {len(labels)} images to train on: "
             "choose another fraction"
         )
-    return images[~held], images[held]
+    return held
 
 
 def _mean_and_std(pixels: Tensor) -> tuple[Tensor, Tensor]:

@@ -1,0 +1,109 @@
+"""A model of the user's own: from a module or a file, and what is said when it cannot be had."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from otprune.errors import ModelError
+from otprune.models.building import build_model
+
+NET = """
+from dataclasses import dataclass
+from torch import nn
+from beside import WIDTH
+
+@dataclass
+class Size:
+    width: "int" = WIDTH
+
+def build(num_classes):
+    return nn.Linear(Size().width, num_classes)
+
+def fixed():
+    return nn.Linear(WIDTH, 7)
+
+def anything(**options):
+    return nn.Linear(WIDTH, options["num_classes"])
+
+class Net(nn.Linear):
+    def __init__(self, num_classes=3):
+        super().__init__(WIDTH, num_classes)
+
+SIZE = 3
+
+def nothing():
+    return SIZE
+
+def broken():
+    return nn.Linear(WIDTH)
+"""
+
+
+@pytest.fixture
+def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with a file of models and one that it imports; the current folder."""
+    (tmp_path / "nets.py").write_text(NET)
+    (tmp_path / "beside.py").write_text("WIDTH = 5\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    for name in ("nets", "beside"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("function", "outputs"), [("build", 4), ("fixed", 7), ("anything", 4), ("Net", 4)], ids=lambda given: str(given)
+)
+@pytest.mark.parametrize("source", ["nets", "nets.py", "{}/nets.py"])
+def test_a_function_of_a_module_or_file_is_told_the_number_of_classes_if_it_takes_it(
+    source: str, function: str, outputs: int, own: Path
+) -> None:
+    model = build_model(f"{source.format(own)}:{function}", num_classes=4)
+    assert (model.in_features, model.out_features) == (5, outputs)
+
+
+def test_the_installed_script_finds_modules_in_the_current_folder(own: Path) -> None:
+    """It runs from another folder than the user's, and Python looks beside the script first."""
+    script = Path(sys.executable).with_name("otprune")
+    line = [script, "train", "--model", "nets:build", "--data", "digits", "--out", "run", "--device", "cpu"]
+    done = subprocess.run(line, capture_output=True, text=True, encoding="utf-8", cwd=own)
+    assert done.returncode == 1  # found, and of no use for images
+    assert done.stderr.startswith("nets:build does not run on the images of digits, which are 1×8×8")
+
+
+@pytest.mark.parametrize(
+    ("wanted", "message"),
+    [
+        ("vgg15", "there is no model named 'vgg15'; choose one of vgg14, .* or your own as module:function"),
+        ("nowhere:build", "there is no module named 'nowhere', neither installed nor in "),
+        ("os.nowhere:build", "there is no module named 'os.nowhere'"),
+        ("nowhere.py:build", "there is no file .*nowhere.py to take a model from"),
+        ("nets:", "the function after the colon is not there: it has build, fixed, anything, Net, nothing, broken"),
+        ("nets:buidl", "nets:buidl: buidl is not there: it has build, "),
+        ("nets.py:SIZE", "nets.py:SIZE: SIZE is not callable"),
+        ("nets:nothing", "nets:nothing returns a int, not a torch.nn.Module"),
+        ("nets:broken", r"nets:broken cannot be built: nets\.py:29 raises TypeError: .*out_features"),
+    ],
+)
+def test_a_model_that_cannot_be_had_is_refused_with_the_reason(wanted: str, message: str, own: Path) -> None:
+    with pytest.raises(ModelError, match=message):
+        build_model(wanted, num_classes=4)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("import torch\nimport nowhere\n", "faulty.py:2 raises ModuleNotFoundError: No module named 'nowhere'"),
+        ("x = 1\ny = 1 / 0\n", "faulty.py:2 raises ZeroDivisionError: division by zero"),
+        ("def build(:\n", "faulty.py:1: invalid syntax"),
+    ],
+    ids=["import", "error", "syntax"],
+)
+@pytest.mark.parametrize("wanted", ["faulty:build", "faulty.py:build"])
+def test_a_module_that_fails_is_refused_with_its_line(wanted: str, text: str, message: str, own: Path) -> None:
+    (own / "faulty.py").write_text(text)
+    with pytest.raises(ModelError, match=f"cannot be imported: .*{re.escape(message)}"):
+        build_model(wanted, num_classes=4)

@@ -21,7 +21,8 @@ from otprune import models
 from otprune.__main__ import main
 from otprune.errors import OtpruneError
 from otprune.experiments import stages
-from otprune.experiments.experiment import Experiment
+from otprune.experiments.experiment import Experiment, Finetuning
+from otprune.experiments.pipeline import Pipeline
 from otprune.training import data as datasets
 from otprune.training.loop import train
 from otprune.training.run import EpochRecord, Run, Training
@@ -29,9 +30,12 @@ from otprune.training.run import EpochRecord, Run, Training
 DIGITS = datasets.load("digits")
 ot.cost(models.digits_net(), torch.zeros(1, 1, 8, 8))  # so that torch loads now what it only loads when first used
 TRAINING = Training(epochs=20, lam=1e-3)
-EXPERIMENT = Experiment(
-    "digits_net", "digits", Training(epochs=2, lam=1e-2, augment=False), finetune_epochs=1
-)  # what COMMAND asks for
+EXPERIMENT = Experiment(  # what COMMAND asks for
+    "digits_net",
+    "digits",
+    training=Training(epochs=2, lam=1e-2, augment=False),
+    finetuning=Finetuning(epochs=1),
+)
 COMMAND = (
     "run",
     "--model",
@@ -81,7 +85,7 @@ def train_in(folder: Path) -> None:
 
 
 def run_pipeline_in(folder: Path) -> None:
-    pipeline = stages.Pipeline(EXPERIMENT, folder, DIGITS, torch.device("cpu"))
+    pipeline = Pipeline(EXPERIMENT, folder, DIGITS, torch.device("cpu"))
     stages.run([pipeline], save_every=0.1)
 
 

@@ -149,6 +149,12 @@ def test_the_full_demo_keeps_its_promise(tmp_path: Path) -> None:
     assert "fewer FLOPs" in done.stdout
 
 
+def test_other_seeds_without_a_record_to_add_them_to_are_refused() -> None:
+    result = CliRunner().invoke(app, ["demo", "--other-seeds", "4"])
+    assert result.exit_code == 2
+    assert "--json" in result.stderr and result.stdout == ""
+
+
 def test_version_is_that_of_the_installed_package() -> None:
     result = CliRunner().invoke(app, ["--version"])
     assert result.exit_code == 0

@@ -4,10 +4,9 @@ import json
 import os
 import subprocess
 import sys
-import tempfile
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 import torch
@@ -16,40 +15,19 @@ from torch import nn
 import otprune as ot
 from otprune import models
 from otprune.experiments import stages
-from otprune.experiments.experiment import Experiment
-from otprune.training.loop import accuracy
+from otprune.experiments.experiment import Experiment, Finetuning
+from otprune.experiments.pipeline import Pipeline, open_data
+from otprune.training.evaluation import accuracy
 from otprune.training.run import Training
-from tests.processes import command, start
+from tests.command_line import DIGITS, Done, flags, otprune
 
 EPOCHS, FINETUNE_EPOCHS, SEED = 6, 3, 1
 ONE_THREAD = {"OMP_NUM_THREADS": "1"}
 FILES = {
     *("config.json", "plan.json", "results.json", "record.json"),
     *("sparse.safetensors", "pruned.safetensors", "finetuned.safetensors"),
-    *("train", "finetune"),
+    *("train", "finetune", "tensorboard"),
 }
-
-
-class Done(NamedTuple):
-    """How a command ended."""
-
-    code: int | None
-    out: str
-    err: str
-
-
-def otprune(verb: str, **options: object) -> Done:
-    """A command in a process of its own."""
-    with tempfile.TemporaryDirectory() as folder:
-        out, err = Path(folder, "out"), Path(folder, "err")
-        process = start(command, flags(verb, options), out, err)
-        process.join()
-        return Done(process.exitcode, out.read_text(encoding="utf-8"), err.read_text(encoding="utf-8"))
-
-
-def flags(verb: str, options: dict[str, object]) -> tuple[str, ...]:
-    given = {"model": "digits_net", "data": "digits", "device": "cpu", **options}
-    return verb, *(part for name, value in given.items() for part in (f"--{name.replace('_', '-')}", str(value)))
 
 
 ASKED: dict[str, object] = {"lam": 1e-2, "seed": SEED, "epochs": EPOCHS, "finetune_epochs": FINETUNE_EPOCHS}
@@ -61,14 +39,15 @@ def read(path: Path) -> Any:
 
 def experiment() -> Experiment:
     training = Training(epochs=EPOCHS, lam=1e-2, seed=SEED, augment=False)
-    return Experiment("digits_net", "digits", training, finetune_epochs=FINETUNE_EPOCHS)
+    finetuning = Finetuning(epochs=FINETUNE_EPOCHS)
+    return Experiment("digits_net", "digits", training=training, finetuning=finetuning)
 
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Done]:
     """The whole pipeline as from a shell, where a warning is an error."""
     folder = tmp_path_factory.mktemp("runs") / "new" / "digits [1]"
-    line = [sys.executable, "-W", "error", "-m", "otprune", *flags("run", {**ASKED, "out": folder})]
+    line = [sys.executable, "-W", "error", "-m", "otprune", "run", *flags({**DIGITS, **ASKED, "out": folder})]
     done = subprocess.run(line, capture_output=True, text=True, encoding="utf-8", env=os.environ | ONE_THREAD)
     return folder, Done(done.returncode, done.stdout, done.stderr)
 
@@ -111,7 +90,7 @@ def test_the_record_has_every_epoch(record: dict[str, Any]) -> None:
 
 
 def test_the_record_has_what_the_saved_models_give(finished: tuple[Path, Done], record: dict[str, Any]) -> None:
-    data, results, folder = stages.open_data("digits"), record["results"], finished[0]
+    data, results, folder = open_data("digits"), record["results"], finished[0]
     names = {"sparse": "sparse", "pruned": "recalibrated", "finetuned": "finetuned"}
     loaded: dict[str, nn.Module] = {}
     for name, stage in names.items():
@@ -155,13 +134,14 @@ def test_running_it_again_does_nothing_more_and_gives_the_same(
     assert again.out == table  # and no line of progress
 
 
-def pipeline_in(folder: Path, asked: Experiment) -> stages.Pipeline:
-    return stages.Pipeline(asked, folder, stages.open_data("digits"), torch.device("cpu"))
+def pipeline_in(folder: Path, asked: Experiment) -> Pipeline:
+    return Pipeline(asked, folder, open_data("digits"), torch.device("cpu"))
 
 
 def test_a_stage_is_skipped_where_its_file_is_and_done_where_it_is_not(tmp_path: Path) -> None:
     """The file comes last, so that where it is the stage's results are too."""
-    untrained = replace(experiment(), training=replace(experiment().training, epochs=0), finetune_epochs=0)
+    training = replace(experiment().training, epochs=0)
+    untrained = replace(experiment(), training=training, finetuning=Finetuning(epochs=0))
     pipeline = pipeline_in(tmp_path, untrained)
     stages.run([pipeline])
     done = times(tmp_path)
@@ -198,14 +178,14 @@ def test_another_configuration_in_the_same_folder_is_refused(finished: tuple[Pat
     done = otprune("run", **(ASKED | {"lam": 1e-4}), out=folder)
     assert done.code == 1 and done.out == ""
     assert done.err == (
-        f"{folder / 'config.json'}: the folder belongs to a run with lam=0.01, not 0.0001. "
+        f"{folder / 'config.json'}: the folder belongs to a run with training.lam=0.01, not 0.0001. "
         "Use another folder, or the same settings to go on with it.\n"
     )
     assert times(folder) == before
 
 
 @pytest.mark.parametrize(
-    ("wrong", "said"),
+    ("wrong", "message"),
     [
         ({"model": "vgg15"}, "there is no model named 'vgg15'; choose one of vgg14, "),
         ({"model": "vgg14"}, "vgg14 does not run on the images of digits, which are 1×8×8"),
@@ -215,10 +195,10 @@ def test_another_configuration_in_the_same_folder_is_refused(finished: tuple[Pat
     ],
     ids=str,
 )
-def test_what_cannot_run_is_refused_and_claims_no_folder(wrong: dict[str, str], said: str, tmp_path: Path) -> None:
+def test_what_cannot_run_is_refused_and_claims_no_folder(wrong: dict[str, str], message: str, tmp_path: Path) -> None:
     done = otprune("run", **wrong, out=tmp_path / "run")
     assert done.code == 1 and done.out == ""
-    assert done.err.startswith(said) and done.err.count("\n") == 1
+    assert done.err.startswith(message) and done.err.count("\n") == 1
     assert not (tmp_path / "run").exists()
 
 
@@ -233,14 +213,17 @@ def test_a_gpu_asked_for_where_there_is_none_is_refused(tmp_path: Path) -> None:
 def test_a_sweep_is_the_same_runs_side_by_side(tmp_path: Path) -> None:
     """A λ among others gives what it gives alone; each has its folder, record and row."""
     short: dict[str, object] = {"epochs": 1, "finetune_epochs": 1}
-    done = otprune("sweep", **short, lam="1e-3, 1e-2", seeds=1, out=tmp_path / "sweep")
+    swept = {**short, "lam": "1e-3, 1e-2", "seeds": 1}
+    done = otprune("sweep", **swept, out=tmp_path / "sweep")
     assert done.code == 0, done.err
     assert {path.name for path in (tmp_path / "sweep").iterdir()} == {"lam1e-3-seed0", "lam1e-2-seed0"}
     assert [line.split()[1] for line in done.out.splitlines() if line.startswith("│")] == ["0.001", "0.01"]
+    assert otprune("sweep", **swept, together=1, out=tmp_path / "one by one").code == 0
     assert otprune("run", **short, lam="1e-2", seed=0, out=tmp_path / "alone").code == 0
-    records = [read(tmp_path / name / "record.json") for name in ("sweep/lam1e-2-seed0", "alone")]
-    assert [record["results"].pop("seconds")["train_side_by_side"] for record in records] == [2, 1]
-    assert records[0] == records[1]
+    folders = ("sweep/lam1e-2-seed0", "one by one/lam1e-2-seed0", "alone")
+    records = [read(tmp_path / name / "record.json") for name in folders]
+    assert [record["results"].pop("seconds")["train_side_by_side"] for record in records] == [2, 1, 1]
+    assert records[0] == records[1] == records[2]
 
 
 def test_a_sweep_over_what_is_no_number_is_refused(tmp_path: Path) -> None:

@@ -20,8 +20,9 @@ from safetensors import safe_open
 from torch import Tensor, nn
 
 from otprune.errors import CheckpointError, TrainingError
+from otprune.training.checkpoint import checkpoints
 from otprune.training.loop import train, train_together
-from otprune.training.run import EpochRecord, Run, checkpoints
+from otprune.training.run import EpochRecord, Run
 from otprune.training.stopping import Interrupted
 from tests.processes import (
     COMMAND,

@@ -1,87 +1,151 @@
-"""What an experiment is: a model, data, how to train, prune and fine-tune. Pure data, written into the run's folder."""
+"""What an experiment is: a model, data, how to train, prune and fine-tune. Pure data; the defaults are the paper's."""
 
-import dataclasses
 import json
-from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, Literal
 
+import otprune as ot
 from otprune.errors import TrainingError
-from otprune.files import write_atomically
+from otprune.experiments.choosing import TARGETS, Target
+from otprune.experiments.fields import checked, flat, made
+from otprune.thresholds import Rule
 from otprune.training.run import Training
 
-CONFIGURATION = "config.json"
-AS_THEY_ARE = frozenset({"digits"})  # mirrored, they are digits no more, and four pixels aside is half of such an image
+
+@dataclass(frozen=True)
+class Pruning:
+    """Which channels go: by OT or by Network Slimming, at their own thresholds or at those that meet a target.
+
+    `max_drop` is in points of accuracy, `flops` and `params` are shares of the original; at most one of them.
+
+    >>> Pruning(delta=1e-2).thresholds()
+    OptimalThreshold(delta=0.01)
+    >>> Pruning(flops=0.4).target
+    Target(kind='flops', value=0.4)
+    """
+
+    rule: Literal["ot", "ns"] = "ot"
+    delta: float = 1e-3
+    ratio: float = 0.5
+    max_layer_ratio: float = 1.0
+    calibration_images: int = 10_000
+    max_drop: float | None = None
+    flops: float | None = None
+    params: float | None = None
+
+    def __post_init__(self) -> None:
+        _ = self.thresholds(), self.target  # checked where they are made
+        _require(0 <= self.max_layer_ratio <= 1, "pruning.max_layer_ratio must lie from 0 to 1", self.max_layer_ratio)
+        _require(self.calibration_images >= 1, "pruning.calibration_images must be at least 1", self.calibration_images)
+        chosen = [name for name in TARGETS if getattr(self, name) is not None]
+        _require(len(chosen) <= 1, f"pruning can meet one of {', '.join(TARGETS)}", " and ".join(chosen))
+
+    @property
+    def target(self) -> Target | None:
+        """What the pruned network is asked to meet, where something is."""
+        asked = ((name, getattr(self, name)) for name in TARGETS)
+        return next((Target(name, value) for name, value in asked if value is not None), None)
+
+    def thresholds(self) -> Rule:
+        """The rule that finds the thresholds."""
+        return ot.OptimalThreshold(self.delta) if self.rule == "ot" else ot.GlobalRatio(self.ratio)
+
+
+@dataclass(frozen=True)
+class Finetuning:
+    """Training after pruning, without a penalty and at a constant rate; all else is as in the training before.
+
+    `distill` is the weight of the unpruned model's outputs beside the labels.
+
+    >>> Finetuning(epochs=12).rate
+    0.001
+    """
+
+    epochs: int = 40
+    rate: float = 1e-3
+    report_after: tuple[int, ...] = (1, 3)
+    distill: float = 0.0
+    temperature: float = 4.0
+
+    def __post_init__(self) -> None:
+        _require(self.epochs >= 0, "finetuning.epochs must be at least 0", self.epochs)
+        _require(math.isfinite(self.rate) and self.rate >= 0, "finetuning.rate must be at least 0", self.rate)
+        _require(all(n >= 1 for n in self.report_after), "finetuning.report_after counts from 1", self.report_after)
+        _require(0 <= self.distill <= 1, "finetuning.distill must lie from 0 to 1", self.distill)
+        _require(0 < self.temperature < math.inf, "finetuning.temperature must be above 0", self.temperature)
 
 
 @dataclass(frozen=True)
 class Experiment:
-    """One run of the whole pipeline; the defaults are the paper's for CIFAR.
+    """One run of the whole pipeline; `hold_out` is the share of the training images that choices are made on.
 
-    >>> Experiment("vgg14", "cifar10").finetuning().lam
-    0.0
+    >>> Experiment("vgg14", "cifar10").training.epochs
+    160
     """
 
     model: str
     data: str
+    hold_out: float = 0.0
     training: Training = field(default_factory=Training)
-    delta: float = 1e-3
-    calibration_images: int = 10_000
-    finetune_epochs: int = 40
-    finetune_rate: float = 1e-3
-    report_after: tuple[int, ...] = (1, 3)
+    pruning: Pruning = field(default_factory=Pruning)
+    finetuning: Finetuning = field(default_factory=Finetuning)
 
-    def finetuning(self) -> Training:
-        """Fine-tuning: a small constant learning rate and no penalty, everything else as in training."""
-        return dataclasses.replace(
-            self.training, epochs=self.finetune_epochs, rate=self.finetune_rate, decay_at=(), lam=0.0
-        )
+    def __post_init__(self) -> None:
+        _require(0 <= self.hold_out < 1, "hold_out must lie from 0 to below 1", self.hold_out)
+        if self.pruning.target and not self.hold_out:
+            raise TrainingError(
+                f"pruning.{self.pruning.target.kind} chooses on training images that were held out of the training, "
+                "and this run holds out none: train in another folder with --hold-out 0.1"
+            )
+
+    def finetune_training(self) -> Training:
+        """Fine-tuning as a training.
+
+        >>> Experiment("vgg14", "cifar10").finetune_training().lam
+        0.0
+        """
+        epochs, rate = self.finetuning.epochs, self.finetuning.rate
+        return replace(self.training, epochs=epochs, rate=rate, decay_at=(), lam=0.0, target_flops=None)
+
+    def scratch_training(self, flops_before: int, flops_after: int) -> Training:
+        """Training of the pruned architecture from fresh weights: no penalty, and the paper's budget.
+
+        >>> Experiment("vgg14", "cifar10").scratch_training(300, 200).epochs
+        240
+        """
+        epochs = scratch_epochs(self.training.epochs, flops_before, flops_after)
+        return replace(self.training, epochs=epochs, lam=0.0, target_flops=None)
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON has it.
 
-        >>> Experiment("vgg14", "cifar10").to_dict()["training"]["epochs"]
-        160
+        >>> Experiment("vgg14", "cifar10").to_dict()["finetuning"]["report_after"]
+        [1, 3]
         """
-        fields: dict[str, Any] = json.loads(json.dumps(dataclasses.asdict(self)))
+        fields: dict[str, Any] = json.loads(json.dumps(asdict(self)))
         return fields
 
+    @classmethod
+    def from_dict(cls, fields: Mapping[str, Any], where: str = "settings") -> "Experiment":
+        """Read what `to_dict` made, or less of it; `where` is the file that an error names.
 
-def augmented(data: str) -> bool:
-    """Whether images of that data are cropped and mirrored for training.
+        >>> Experiment.from_dict({"model": "vgg14", "data": "cifar10", "training": {"epochs": 3}}).training.epochs
+        3
+        """
+        return made(cls, checked(cls, flat(fields), where), where)
 
-    >>> augmented("cifar10"), augmented("digits")
-    (True, False)
+
+def scratch_epochs(epochs: int, flops_before: int, flops_after: int) -> int:
+    """As many epochs as cost what the original training cost, but at most twice as many.
+
+    >>> scratch_epochs(160, flops_before=300, flops_after=200), scratch_epochs(160, flops_before=300, flops_after=100)
+    (240, 320)
     """
-    return data not in AS_THEY_ARE
+    return round(epochs * min(flops_before / flops_after, 2))
 
 
-def claim_folder(folder: Path, experiment: Experiment) -> None:
-    """Write the configuration into the run's folder, or check that the folder belongs to this experiment.
-
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     claim_folder(Path(folder), Experiment("vgg14", "cifar10"))
-    ...     claim_folder(Path(folder), Experiment("vgg14", "cifar100"))
-    Traceback (most recent call last):
-        ...
-    otprune.errors.TrainingError: ...: the folder belongs to a run with data=cifar10, not cifar100. Use another ...
-    """
-    path = folder / CONFIGURATION
-    if not path.exists():
-        folder.mkdir(parents=True, exist_ok=True)
-        write_atomically(path, (json.dumps(experiment.to_dict(), indent=2) + "\n").encode())
-        return
-    found = _flat(json.loads(path.read_text(encoding="utf-8")))
-    for key, value in _flat(experiment.to_dict()).items():
-        if found.get(key) != value:
-            raise TrainingError(
-                f"{path}: the folder belongs to a run with {key}={found.get(key)}, not {value}. "
-                f"Use another folder, or the same settings to go on with it."
-            )
-
-
-def _flat(configuration: dict[str, Any]) -> dict[str, Any]:
-    """The training's settings beside the others, so that an error names the one that differs."""
-    training: dict[str, Any] = configuration["training"]
-    return configuration | training | {"training": None}
+def _require(holds: bool, what: str, value: object) -> None:
+    if not holds:
+        raise TrainingError(f"{what}, not {value}")

@@ -1,63 +1,178 @@
 """What a run shows: a bar for each training with loss, accuracy, speed and time left; a table at the end."""
 
 import time
-from collections.abc import Iterator, Sequence
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import Any
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
-from rich.table import Table
+from rich.progress import BarColumn, Progress, TaskID, TextColumn
+from rich.table import Column, Table
 
-from otprune.experiments.stages import Pipeline, Report
-from otprune.training.run import EpochRecord
+from otprune.experiments.pipeline import Pipeline
+from otprune.experiments.reporting import Report
+from otprune.training.run import EpochRecord, Run
 
-LINE_EVERY = 10
+BAR_EVERY_SECONDS = 1.0  # no more often, since a look inside an epoch waits for the device
+LINE_EVERY_SECONDS = 60.0
+LINE_EVERY_EPOCHS = 10
+PACE_OVER_SECONDS = 30.0
+
+STAGES = {
+    "sparse": "sparse",
+    "pruned": "pruned",
+    "recalibrated": "recalibrated",
+    "finetuned": "fine-tuned",
+    "scratch": "from scratch",
+}
+COSTS = {"flops": "FLOPs", "parameters": "parameters"}
 
 
 @contextmanager
 def progress(console: Console) -> Iterator[Report]:
-    """Bars on a terminal, a line every ten epochs elsewhere."""
-    columns = "{task.description} epoch {task.completed}/{task.total} loss {task.fields[loss]:.3f} "
-    numbers = TextColumn(columns + "accuracy {task.fields[accuracy]:.2%} {task.fields[speed]:,.0f} images/s")
-    with Progress(
-        BarColumn(20), numbers, TimeRemainingColumn(), console=console, disable=not console.is_terminal
-    ) as bars:
-        yield _Reporter(console, bars)
+    """Bars on a terminal; elsewhere a line every ten epochs, and one a minute where epochs take long.
+
+    >>> from otprune.experiments import stages
+    >>> with progress(Console()) as report:
+    ...     stages.train([], report)
+    """
+    text = TextColumn("{task.description}", markup=False, table_column=Column(overflow="fold"))
+    with Progress(BarColumn(12), text, console=console, disable=not console.is_terminal) as bars:
+        yield _Screen(console, bars)
 
 
-class _Reporter:
+def results_table(records: Sequence[Mapping[str, Any]]) -> Table:
+    """Accuracy after every stage that was measured, and what was gained, for records of runs.
+
+    >>> training = {"lam": 1e-4, "target_flops": None, "seed": 0}
+    >>> record = {"experiment": {"training": training}, "results": {"accuracy_sparse": 0.9365}}
+    >>> [column.header for column in results_table([record]).columns]
+    ['λ', 'seed', 'sparse']
+    """
+    labels = [{"λ": _lam(record), "seed": str(record["experiment"]["training"]["seed"])} for record in records]
+    return measured_table(labels, [record["results"] for record in records])
+
+
+def measured_table(labels: Sequence[Mapping[str, str]], results: Sequence[Mapping[str, Any]]) -> Table:
+    """The same for anything with results, each row under labels of its own.
+
+    >>> [column.header for column in measured_table([{"round": "1"}], [{"accuracy_scratch": 0.93}]).columns]
+    ['round', 'from scratch']
+    """
+    accuracies = [stage for stage in STAGES if any(f"accuracy_{stage}" in found for found in results)]
+    costs = [kind for kind in COSTS if any("cost_after" in found for found in results)]
+    headers = [*(STAGES[stage] for stage in accuracies), *(COSTS[kind] for kind in costs)]
+    table = Table(*(labels[0] if labels else ()), *headers)
+    for label, found in zip(labels, results, strict=True):
+        numbers = [_percent(found.get(f"accuracy_{stage}")) for stage in accuracies]
+        table.add_row(*label.values(), *numbers, *_gains(found, costs))
+    return table
+
+
+class _Pace:
+    """Images a second, over the last half minute."""
+
+    def __init__(self) -> None:
+        self._marks: deque[tuple[float, int]] = deque()
+
+    def mark(self, images: int) -> None:
+        """So many images are done by now."""
+        now = time.monotonic()
+        self._marks.append((now, images))
+        while len(self._marks) > 2 and self._marks[1][0] < now - PACE_OVER_SECONDS:
+            self._marks.popleft()
+
+    @property
+    def speed(self) -> float:
+        """Zero as long as it is not known."""
+        (began, before), (now, images) = self._marks[0], self._marks[-1]
+        return (images - before) / max(now - began, 1e-9)
+
+
+@dataclass
+class _Shown:
+    """A training on the screen, and when something was last shown of it."""
+
+    name: str
+    task: TaskID
+    pace: _Pace = field(default_factory=_Pace)
+    at: float = field(default_factory=time.monotonic)
+
+
+class _Screen:
     def __init__(self, console: Console, bars: Progress) -> None:
         self._console, self._bars = console, bars
-        self._tasks: dict[tuple[str, str], TaskID] = {}
-        self._started: dict[tuple[str, str], tuple[int, float]] = {}
+        self._every = BAR_EVERY_SECONDS if console.is_terminal else LINE_EVERY_SECONDS
+        self._all: dict[tuple[str, str], _Shown] = {}
 
-    def __call__(self, pipeline: Pipeline, stage: str, epoch: EpochRecord) -> None:
+    def moved(self, pipeline: Pipeline, stage: str, run: Run) -> None:
+        """Look how far the epoch is, if the last look was long enough ago."""
+        shown = self._shown(pipeline, stage, run)
+        if time.monotonic() - shown.at < self._every:
+            return
+        sums = run.step.sums()
+        seen = max(sums.steps * run.training.batch, 1)
+        self._show(shown, run, run.epoch + sums.steps / run.steps, sums.loss / seen, sums.hits / seen)
+
+    def epoch_ended(self, pipeline: Pipeline, stage: str, run: Run, epoch: EpochRecord) -> None:
+        """Move the bar, or print a line; at the end a line takes the bar's place."""
+        shown = self._shown(pipeline, stage, run)
+        late = time.monotonic() - shown.at >= self._every
+        if self._console.is_terminal or run.done or epoch.epoch % LINE_EVERY_EPOCHS == 0 or late:
+            self._show(shown, run, epoch.epoch, epoch.loss, epoch.accuracy)
+        if run.done:
+            self._bars.remove_task(shown.task)
+            del self._all[str(pipeline.folder), stage]
+
+    def _shown(self, pipeline: Pipeline, stage: str, run: Run) -> _Shown:
         key = (str(pipeline.folder), stage)
-        training = pipeline.experiment.training if stage == "train" else pipeline.experiment.finetuning()
-        first, since = self._started.setdefault(key, (epoch.epoch, time.perf_counter()))
-        spent = max(time.perf_counter() - since, 1e-9)
-        speed = (epoch.epoch - first) * len(pipeline.data.train) / spent
-        name = f"{stage} {pipeline.folder.name}"
-        if key not in self._tasks:
-            self._tasks[key] = self._bars.add_task(name, total=training.epochs, loss=0.0, accuracy=0.0, speed=0.0)
-        task, done = self._tasks[key], epoch.epoch
-        self._bars.update(task, completed=done, loss=epoch.loss, accuracy=epoch.accuracy, speed=speed)
-        if not self._console.is_terminal and (epoch.epoch % LINE_EVERY == 0 or epoch.epoch == training.epochs):
-            line = f"{name}: epoch {epoch.epoch}/{training.epochs} loss {epoch.loss:.3f} accuracy {epoch.accuracy:.2%}"
-            self._console.print(f"{line} {speed:,.0f} images/s", markup=False, highlight=False, soft_wrap=True)
+        if key not in self._all:
+            name = f"{stage} {pipeline.folder.name}"
+            self._all[key] = _Shown(name, self._bars.add_task(name, total=_images(run, run.training.epochs)))
+            self._all[key].pace.mark(_images(run, run.epoch + run.position / run.steps))
+        return self._all[key]
+
+    def _show(self, shown: _Shown, run: Run, epoch: float, loss: float, accuracy: float) -> None:
+        images = _images(run, epoch)
+        shown.pace.mark(images)
+        shown.at = time.monotonic()
+        left = _images(run, run.training.epochs) - images
+        line = f"{shown.name}: epoch {_count(epoch)}/{run.training.epochs} loss {loss:.3f} accuracy {accuracy:.2%}"
+        line += _speed_and_time(shown.pace.speed, left)
+        self._bars.update(shown.task, completed=images, description=line)
+        if run.done or not self._console.is_terminal:
+            self._console.print(line, markup=False, highlight=False, soft_wrap=True)
 
 
-def results_table(records: Sequence[dict[str, Any]]) -> Table:
-    """Accuracy after every stage, and what was gained."""
-    table = Table("λ", "seed", "sparse", "pruned", "recalibrated", "fine-tuned", "FLOPs", "parameters")
-    for record in records:
-        training, found = record["experiment"]["training"], record["results"]
-        stages = ("sparse", "pruned", "recalibrated", "finetuned")
-        table.add_row(
-            f"{training['lam']:g}",
-            str(training["seed"]),
-            *(f"{found[f'accuracy_{stage}']:.2%}" for stage in stages),
-            *(f"{found['cost_before'][kind]:,} → {found['cost_after'][kind]:,}" for kind in ("flops", "parameters")),
-        )
-    return table
+def _images(run: Run, epochs: float) -> int:
+    return round(epochs * run.steps) * run.training.batch
+
+
+def _count(epoch: float) -> str:
+    return f"{epoch:.0f}" if epoch == round(epoch) else f"{epoch:.1f}"
+
+
+def _speed_and_time(speed: float, left: int) -> str:
+    if speed <= 0:
+        return ""
+    remaining = f", {timedelta(seconds=round(left / speed))} left" if left else ""
+    return f" {speed:,.0f} images/s{remaining}"
+
+
+def _lam(record: Mapping[str, Any]) -> str:
+    """As set, or where it steered itself to."""
+    training, epochs = record["experiment"]["training"], record["results"].get("training")
+    steered = training["target_flops"] is not None and epochs
+    return f"{epochs[-1]['lam'] if steered else training['lam']:.3g}"
+
+
+def _gains(found: Mapping[str, Any], kinds: Sequence[str]) -> Iterator[str]:
+    for kind in kinds:
+        yield f"{found['cost_before'][kind]:,} → {found['cost_after'][kind]:,}" if "cost_after" in found else ""
+
+
+def _percent(share: float | None) -> str:
+    return "" if share is None else f"{share:.2%}"

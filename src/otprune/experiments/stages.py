@@ -5,149 +5,114 @@ A stage's file is the last thing it writes: where it is, everything that the sta
 
 import json
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
-from pathlib import Path
+from dataclasses import asdict, dataclass, replace
+from functools import partial
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 import otprune as ot
 from otprune import models
 from otprune.cost import Cost
-from otprune.errors import DataError, ExampleError, TrainingError
-from otprune.experiments.experiment import Experiment, claim_folder
-from otprune.files import write_atomically
+from otprune.experiments.choosing import choose
+from otprune.experiments.folder import FINETUNED, PRUNED, SCRATCH, SPARSE, write_json
+from otprune.experiments.pipeline import Pipeline
+from otprune.experiments.reporting import Report, Silent
+from otprune.models.init import initialize
+from otprune.plan import PruningPlan
 from otprune.provenance import provenance
-from otprune.training import data as datasets
-from otprune.training.data.images import Dataset
-from otprune.training.loop import SAVE_EVERY_SECONDS, accuracy, train_together
-from otprune.training.run import EpochRecord, Run, epoch_images
+from otprune.surgery import apply, plans_of
+from otprune.training.feed import calibration
+from otprune.training.loop import SAVE_EVERY_SECONDS, train_together
+from otprune.training.run import EpochRecord, Run
+from otprune.training.step import Teacher
 
-Report = Callable[["Pipeline", str, EpochRecord], None]
-CALIBRATION_BATCH = 500
-
-
-@dataclass
-class Pipeline:
-    """An experiment on its way: its folder, its data, and what has been measured so far."""
-
-    experiment: Experiment
-    folder: Path
-    data: Dataset
-    device: torch.device
-    results: dict[str, Any] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        self._require_fit()  # first: a folder must not be claimed for what can never run
-        claim_folder(self.folder, self.experiment)
-        if self.results_file.exists():
-            self.results = json.loads(self.results_file.read_text(encoding="utf-8"))
-
-    @property
-    def results_file(self) -> Path:
-        return self.folder / "results.json"
-
-    def note(self, **measured: Any) -> None:
-        """Add what was measured, and write it down."""
-        self.results |= measured
-        write_atomically(self.results_file, (json.dumps(self.results, indent=2) + "\n").encode())
-
-    def fresh_model(self) -> nn.Module:
-        """The model as the seed builds it."""
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(self.experiment.training.seed)
-            return models.build(self.experiment.model, num_classes=len(self.data.classes))
-
-    def load(self, name: str) -> nn.Module:
-        return ot.load(self.fresh_model(), self.folder / name).to(self.device)
-
-    def test_accuracy(self, model: nn.Module) -> float:
-        return accuracy(model, self.data.test, self.data.mean, self.data.std)
-
-    def example(self) -> Tensor:
-        return torch.zeros(1, *self.data.test.pixels.shape[1:], device=self.device)
-
-    def _require_fit(self) -> None:
-        model, example = self.fresh_model(), self.example().cpu()
-        try:
-            ot.cost(model, example)
-        except ExampleError as error:
-            raise TrainingError(
-                f"{self.experiment.model} does not run on the images of {self.experiment.data}, which are "
-                f"{'×'.join(map(str, example.shape[1:]))}: choose another model or other data"
-            ) from error
+TOGETHER = 4  # as many as a GPU gains from
 
 
 def run(
-    pipelines: Sequence[Pipeline], report: Report | None = None, save_every: float = SAVE_EVERY_SECONDS
+    pipelines: Sequence[Pipeline],
+    report: Report | None = None,
+    save_every: float = SAVE_EVERY_SECONDS,
+    together: int = TOGETHER,
 ) -> list[dict[str, Any]]:
-    """Everything, for several experiments side by side: train, prune, recalibrate, fine-tune; return the records.
+    """Everything, for several experiments: train, prune, recalibrate, fine-tune; return the records.
 
-    Trainings write a checkpoint every `save_every` seconds.
+    Trainings run side by side, at most `together` of them, and write a checkpoint every `save_every` seconds.
     """
-    train(pipelines, report, save_every)
+    train(pipelines, report, save_every, together)
     for pipeline in pipelines:
         prune(pipeline)
-    finetune(pipelines, report, save_every)
+    finetune(pipelines, report, save_every, together)
     return [record(pipeline) for pipeline in pipelines]
 
 
-def train(pipelines: Sequence[Pipeline], report: Report | None = None, save_every: float = SAVE_EVERY_SECONDS) -> None:
-    """Train with the sparsity penalty; writes sparse.safetensors."""
-    waiting = [p for p in pipelines if not (p.folder / "sparse.safetensors").exists()]
-    runs = [Run(p.fresh_model().to(p.device), p.data, p.experiment.training, p.folder / "train") for p in waiting]
-    with _timed(waiting, "train"):
-        train_together(runs, _reporter(runs, waiting, "train", report), save_every)
-    for pipeline, finished in zip(waiting, runs, strict=True):
-        pipeline.note(
-            accuracy_sparse=pipeline.test_accuracy(finished.model),
-            training=[asdict(epoch) for epoch in finished.history],
-        )
-        ot.save(finished.model, pipeline.folder / "sparse.safetensors")
-
-
-def prune(pipeline: Pipeline) -> None:
-    """Prune by OT and re-estimate the batch-norm statistics; writes plan.json and pruned.safetensors."""
-    if (pipeline.folder / "pruned.safetensors").exists():
-        return
-    model = pipeline.load("sparse.safetensors")
-    plan = ot.plan(model, pipeline.example(), ot.OptimalThreshold(pipeline.experiment.delta))
-    small = ot.prune(model, plan)
-    pruned = pipeline.test_accuracy(small)
-    folded = pipeline.test_accuracy(ot.fold_constants(ot.prune(model, plan), model, plan))
-    ot.recalibrate(small, calibration_batches(pipeline))
-    plan.save(pipeline.folder / "plan.json")
-    pipeline.note(
-        accuracy_pruned=pruned,
-        accuracy_folded=folded,
-        accuracy_recalibrated=pipeline.test_accuracy(small),
-        cost_before=totals(ot.cost(model, pipeline.example())),
-        cost_after=totals(ot.cost(small, pipeline.example())),
-        layers=[asdict(layer) | {"kept": len(layer.kept)} for layer in plan.layers],
-        removed=plan.removed,
-    )
-    ot.save(small, pipeline.folder / "pruned.safetensors")
+def train(
+    pipelines: Sequence[Pipeline],
+    report: Report | None = None,
+    save_every: float = SAVE_EVERY_SECONDS,
+    together: int = TOGETHER,
+    begin: Callable[[Pipeline], Run] | None = None,
+) -> None:
+    """Train with the sparsity penalty; writes sparse.safetensors. `begin` makes the run of another way to train."""
+    stage = _SPARSITY if begin is None else replace(_SPARSITY, begin=begin)
+    _train_all(stage, pipelines, report, save_every, together)
 
 
 def finetune(
-    pipelines: Sequence[Pipeline], report: Report | None = None, save_every: float = SAVE_EVERY_SECONDS
+    pipelines: Sequence[Pipeline],
+    report: Report | None = None,
+    save_every: float = SAVE_EVERY_SECONDS,
+    together: int = TOGETHER,
 ) -> None:
     """Fine-tune the pruned models; writes finetuned.safetensors."""
-    waiting = [p for p in pipelines if not (p.folder / "finetuned.safetensors").exists()]
-    runs = [
-        Run(p.load("pruned.safetensors"), p.data, p.experiment.finetuning(), p.folder / "finetune") for p in waiting
-    ]
-    with _timed(waiting, "finetune"):
-        train_together(runs, _reporter(runs, waiting, "finetune", report), save_every)
-    for pipeline, finished in zip(waiting, runs, strict=True):
-        pipeline.note(
-            accuracy_finetuned=pipeline.test_accuracy(finished.model),
-            finetuning=[asdict(epoch) for epoch in finished.history],
-        )
-        ot.save(finished.model, pipeline.folder / "finetuned.safetensors")
+    _train_all(_FINETUNING, pipelines, report, save_every, together)
+
+
+def scratch(
+    pipelines: Sequence[Pipeline],
+    report: Report | None = None,
+    save_every: float = SAVE_EVERY_SECONDS,
+    together: int = TOGETHER,
+) -> None:
+    """Train the pruned architectures from fresh weights, on the paper's budget; writes scratch.safetensors."""
+    _train_all(_FROM_SCRATCH, pipelines, report, save_every, together)
+
+
+def prune(pipeline: Pipeline) -> None:
+    """Prune and re-estimate the batch-norm statistics; writes plan.json and pruned.safetensors."""
+    if (pipeline.folder / PRUNED).exists():
+        return
+    model = pipeline.load(SPARSE)
+    with _timed([pipeline], "prune"):
+        plan, choosing = _planned(pipeline, model)
+    prune_by(plan, pipeline, model, choosing)
+
+
+def prune_by(
+    plan: PruningPlan, pipeline: Pipeline, model: nn.Module, choosing: Sequence[Mapping[str, Any]] = ()
+) -> None:
+    """Prune a model by a plan of one's own, as the stage does; `choosing` is what was tried on the way to the plan."""
+    with _timed([pipeline], "prune"):
+        small = ot.prune(model, plan)
+        measured = pipeline.accuracies("pruned", small)
+        measured |= pipeline.accuracies("folded", ot.fold_constants(ot.prune(model, plan), model, plan))
+        measured |= pipeline.accuracies("recalibrated", _recalibrated(pipeline, small))
+    plan.save(pipeline.folder / "plan.json")
+    pipeline.note(
+        **measured,
+        cost_before=totals(ot.cost(pipeline.fresh_model().to(pipeline.device), pipeline.example())),
+        cost_after=totals(ot.cost(small, pipeline.example())),
+        rule=plan.rule,
+        choosing=list(choosing),
+        layers=[asdict(layer) | {"kept": len(layer.kept)} for layer in plan.layers],
+        removed=plan.removed,
+        gammas=_scaling_factors(model, plan),
+    )
+    ot.save(small, pipeline.folder / PRUNED)
 
 
 def record(pipeline: Pipeline) -> dict[str, Any]:
@@ -156,26 +121,14 @@ def record(pipeline: Pipeline) -> dict[str, Any]:
     Where nothing was measured since it was written, it stays: the versions and hardware in it are those that measured.
     """
     path = pipeline.folder / "record.json"
+    experiment = pipeline.experiment.to_dict()
     if path.exists():
         written: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        if written["results"] == pipeline.results:
+        if (written["experiment"], written["results"]) == (experiment, pipeline.results):
             return written
-    content = {
-        "experiment": pipeline.experiment.to_dict(),
-        "results": pipeline.results,
-        "provenance": provenance(),
-    }
-    write_atomically(path, (json.dumps(content, indent=2) + "\n").encode())
+    content = {"experiment": experiment, "results": pipeline.results, "provenance": provenance()}
+    write_json(path, content)
     return content
-
-
-def calibration_batches(pipeline: Pipeline) -> Iterator[Tensor]:
-    """Training images, cropped and mirrored as in training, in a draw that no epoch of the training used."""
-    training, data = pipeline.experiment.training, pipeline.data
-    pixels, _ = epoch_images(data.train.pixels, data.train.labels, training, training.epochs)
-    mean, std = data.mean.view(1, -1, 1, 1), data.std.view(1, -1, 1, 1)
-    for batch in pixels[: pipeline.experiment.calibration_images].split(CALIBRATION_BATCH):
-        yield (batch.float().cpu() / 255 - mean) / std
 
 
 def totals(cost: Cost) -> dict[str, int]:
@@ -187,16 +140,105 @@ def totals(cost: Cost) -> dict[str, int]:
     return {"parameters": cost.parameters, "macs": cost.macs, "flops": cost.flops}
 
 
-def open_data(name: str) -> Dataset:
-    """The data set of that name, as tensors.
+@dataclass(frozen=True)
+class _Stage:
+    """A stage that trains: how its run begins, and what its file, its accuracy and its epochs are called."""
 
-    >>> len(open_data("digits").train)
-    1347
-    """
-    found = datasets.load(name)
-    if not isinstance(found, Dataset):
-        raise DataError(f"{name}: a folder of images cannot be trained on yet; choose cifar10, cifar100 or digits")
-    return found
+    name: str
+    begin: Callable[[Pipeline], Run]
+    file: str
+    accuracy: str
+    epochs: str
+
+
+def _sparsity_run(pipeline: Pipeline) -> Run:
+    return Run(pipeline.first_model(), pipeline.data, pipeline.experiment.training, pipeline.folder / "train")
+
+
+def _finetuning_run(pipeline: Pipeline) -> Run:
+    settings, teacher = pipeline.experiment.finetuning, None
+    if settings.distill:
+        teacher = Teacher(pipeline.load(SPARSE), settings.distill, settings.temperature)
+    training = pipeline.experiment.finetune_training()
+    return Run(pipeline.load(PRUNED), pipeline.data, training, pipeline.folder / "finetune", teacher)
+
+
+def _scratch_run(pipeline: Pipeline) -> Run:
+    model = drawn_anew(pipeline, pipeline.load(PRUNED))
+    before, after = (pipeline.results[f"cost_{when}"]["flops"] for when in ("before", "after"))
+    training = pipeline.experiment.scratch_training(before, after)
+    return Run(model.to(pipeline.device), pipeline.data, training, pipeline.folder / "scratch")
+
+
+_SPARSITY = _Stage("train", _sparsity_run, SPARSE, "sparse", "training")
+_FINETUNING = _Stage("finetune", _finetuning_run, FINETUNED, "finetuned", "finetuning")
+_FROM_SCRATCH = _Stage("scratch", _scratch_run, SCRATCH, "scratch", "scratch")
+
+
+def _train_all(
+    stage: _Stage, pipelines: Sequence[Pipeline], report: Report | None, save_every: float, together: int
+) -> None:
+    waiting = [pipeline for pipeline in pipelines if not (pipeline.folder / stage.file).exists()]
+    for start in range(0, len(waiting), together):
+        _train_side_by_side(stage, waiting[start : start + together], report or Silent(), save_every)
+
+
+def _train_side_by_side(stage: _Stage, pipelines: Sequence[Pipeline], report: Report, save_every: float) -> None:
+    runs = [stage.begin(pipeline) for pipeline in pipelines]
+    owners = dict(zip(map(id, runs), pipelines, strict=True))
+
+    def moved(run: Run) -> None:
+        report.moved(owners[id(run)], stage.name, run)
+
+    def epoch_ended(run: Run, epoch: EpochRecord) -> None:
+        _measure(stage, owners[id(run)], run, epoch)
+        report.epoch_ended(owners[id(run)], stage.name, run, epoch)
+
+    with _timed(pipelines, stage.name):
+        train_together(runs, epoch_ended, save_every, moved)
+    for pipeline, finished in zip(pipelines, runs, strict=True):
+        epochs = [asdict(epoch) for epoch in finished.history]
+        pipeline.note(**pipeline.accuracies(stage.accuracy, finished.model), **{stage.epochs: epochs})
+        ot.save(finished.model, pipeline.folder / stage.file)
+
+
+def _measure(stage: _Stage, pipeline: Pipeline, run: Run, epoch: EpochRecord) -> None:
+    if stage is _FINETUNING and epoch.epoch in pipeline.experiment.finetuning.report_after:
+        pipeline.note(**pipeline.accuracies(f"{stage.accuracy}_{epoch.epoch}", run.model))
+
+
+def _planned(pipeline: Pipeline, model: nn.Module) -> tuple[PruningPlan, list[dict[str, Any]]]:
+    """The plan, and what was tried on the way to it where it had to be chosen."""
+    pruning, example = pipeline.experiment.pruning, pipeline.example()
+    rule, most = pruning.thresholds(), pruning.max_layer_ratio
+    if pruning.target is None:
+        return ot.plan(model, example, rule, max_ratio=most), []
+    judged, repaired = pipeline.held_out_accuracy, partial(_recalibrated, pipeline)
+    chosen = choose(model, example, rule, pruning.target, judged, repaired, max_ratio=most)
+    return chosen.plan, chosen.steps
+
+
+def _scaling_factors(model: nn.Module, plan: PruningPlan) -> dict[str, list[float]]:
+    """What the thresholds were found in, layer by layer, to six digits, so that next to none look equal."""
+    gammas = {layer.name: model.get_submodule(layer.name).get_parameter("weight") for layer in plan.layers}
+    return {name: [float(f"{value:.6g}") for value in gamma.tolist()] for name, gamma in gammas.items()}
+
+
+def _recalibrated(pipeline: Pipeline, small: nn.Module) -> nn.Module:
+    images = pipeline.experiment.pruning.calibration_images
+    return ot.recalibrate(small, calibration(pipeline.data, pipeline.experiment.training, images))
+
+
+def drawn_anew(pipeline: Pipeline, pruned: nn.Module) -> nn.Module:
+    """The architecture of a pruned model with the weights that a fresh one starts with."""
+    small = pipeline.fresh_model()
+    for plan in plans_of(pruned):
+        small = apply(small, plan)
+    if pipeline.experiment.model in models.names():  # their weights start out by the width of the layers
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(pipeline.experiment.training.seed)
+            initialize(small)
+    return small
 
 
 @contextmanager
@@ -210,18 +252,3 @@ def _timed(pipelines: Sequence[Pipeline], stage: str) -> Iterator[None]:
             before = pipeline.results.get("seconds", {})
             spent = before.get(stage, 0.0) + time.perf_counter() - started
             pipeline.note(seconds=before | {stage: spent, f"{stage}_side_by_side": len(pipelines)})
-
-
-def _reporter(
-    runs: Sequence[Run], pipelines: Sequence[Pipeline], stage: str, report: Report | None
-) -> Callable[[Run, EpochRecord], None]:
-    owners = dict(zip(map(id, runs), pipelines, strict=True))
-
-    def after_epoch(run: Run, epoch: EpochRecord) -> None:
-        pipeline = owners[id(run)]
-        if stage == "finetune" and epoch.epoch in pipeline.experiment.report_after:
-            pipeline.note(**{f"accuracy_finetuned_{epoch.epoch}": pipeline.test_accuracy(run.model)})
-        if report is not None:
-            report(pipeline, stage, epoch)
-
-    return after_epoch

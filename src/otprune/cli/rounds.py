@@ -1,0 +1,87 @@
+"""Verbs that prune more than once: in rounds, and at shifted thresholds."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from otprune.cli.app import app
+from otprune.cli.flags import RUN, Config, Device, Out, numbers, with_settings
+from otprune.cli.running import console, downloads, errors_in_one_line, opened, reports, require_begun
+from otprune.experiments import iterate as iterating
+from otprune.experiments import stages
+from otprune.experiments.fields import Flat
+from otprune.experiments.pipeline import open_data
+from otprune.experiments.screen import measured_table
+from otprune.experiments.settings import resolved
+from otprune.experiments.thresholds import SHIFTS, verify_thresholds
+from otprune.training.loop import chosen_device
+
+TARGETS = ("training.target_flops", "pruning.max_drop", "pruning.flops", "pruning.params")
+
+
+@app.command()
+@with_settings("", "training", "pruning", "finetuning", without=TARGETS)
+def iterate(
+    out: Annotated[
+        Path, typer.Option(help="Folder of the rounds; each has a folder of its own inside.", rich_help_panel=RUN)
+    ],
+    given: Flat,
+    rounds: Annotated[int, typer.Option(min=1, help="Prune so many times.", rich_help_panel=RUN)] = iterating.ROUNDS,
+    restart: Annotated[
+        iterating.Restart,
+        typer.Option(
+            help="What a round starts from: the fine-tuned weights of the last, or fresh ones in what it pruned to.",
+            rich_help_panel=RUN,
+        ),
+    ] = iterating.Restart.FINETUNED,
+    config: Config = None,
+    device: Device = "auto",
+) -> None:
+    """Train with sparsity, prune and fine-tune (or train from scratch), round after round.
+
+    Network Slimming (--rule ns) takes at most half of a layer a round, unless --max-layer-ratio says otherwise.
+    """
+    with errors_in_one_line():
+        experiment = resolved(given, config, out / "round-1")
+        if "pruning.max_layer_ratio" not in given:
+            experiment = iterating.with_the_usual_limit(experiment)
+        screen, where = console(), chosen_device(device)
+        with downloads(screen) as downloading:
+            source = open_data(experiment.data, downloading)
+        with reports(screen) as report:
+            record = iterating.iterate(experiment, out, source, where, rounds, restart, report)
+    done = record["rounds"]
+    screen.print(measured_table([{"round": str(one["round"])} for one in done], [one["results"] for one in done]))
+    if record["remark"]:
+        screen.print(record["remark"])
+
+
+@app.command()
+def verify_threshold(
+    out: Out,
+    shifts: Annotated[
+        str, typer.Option(help="log10 of what thresholds are multiplied by, separated by commas.", rich_help_panel=RUN)
+    ] = ",".join(f"{shift:g}" for shift in SHIFTS),
+    finetune_epochs: Annotated[
+        int | None,
+        typer.Option(
+            min=0, help="Epochs of fine-tuning, 0 for none.", show_default="those of the run", rich_help_panel=RUN
+        ),
+    ] = None,
+    together: Annotated[
+        int, typer.Option(min=1, help="Fine-tune at most so many side by side.", rich_help_panel=RUN)
+    ] = stages.TOGETHER,
+    device: Device = "auto",
+) -> None:
+    """Prune a trained run at thresholds shifted up and down, and fine-tune: are the thresholds at the edge?"""
+    wanted = numbers(shifts, float, "shifts")
+    with errors_in_one_line():
+        require_begun(out)
+        screen = console()
+        pipeline = opened({out: resolved({}, None, out)}, device, screen)[0]
+        with reports(screen) as report:
+            record = verify_thresholds(pipeline, wanted, finetune_epochs, report, together=together)
+    found = record["shifts"]
+    labels = [{"shift": f"{one['shift']:+g}", "channels": f"{one['channels']:,}"} for one in found]
+    screen.print(measured_table(labels, found))

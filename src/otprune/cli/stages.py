@@ -1,0 +1,121 @@
+"""The pipeline as verbs: whole, for many runs, and stage by stage."""
+
+import shlex
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from otprune.cli.app import app
+from otprune.cli.flags import RUN, Config, Device, Out, numbers, with_settings
+from otprune.cli.running import console, errors_in_one_line, opened, reports, require_begun
+from otprune.experiments import stages
+from otprune.experiments.experiment import Experiment
+from otprune.experiments.fields import Flat
+from otprune.experiments.pipeline import Pipeline
+from otprune.experiments.reporting import Report
+from otprune.experiments.screen import results_table
+from otprune.experiments.settings import resolved
+
+Stage = Callable[[Sequence[Pipeline], Report], object]
+
+
+@app.command()
+@with_settings("", "training", "pruning", "finetuning")
+def run(out: Out, given: Flat, config: Config = None, device: Device = "auto") -> None:
+    """Train with sparsity, prune, recalibrate and fine-tune: the whole pipeline, resumable."""
+    with errors_in_one_line():
+        _run_all({out: resolved(given, config, out)}, device)
+
+
+@app.command()
+@with_settings("", "training", "pruning", "finetuning", without=("training.lam", "training.seed"))
+def sweep(
+    out: Annotated[
+        Path, typer.Option(help="Folder of the sweep; each run has a folder of its own inside.", rich_help_panel=RUN)
+    ],
+    given: Flat,
+    lam: Annotated[
+        str | None, typer.Option(help="The λ to train with, separated by commas.", rich_help_panel=RUN)
+    ] = None,
+    seeds: Annotated[int, typer.Option(min=1, help="Train each λ with so many seeds.", rich_help_panel=RUN)] = 1,
+    together: Annotated[
+        int, typer.Option(min=1, help="Train at most so many side by side.", rich_help_panel=RUN)
+    ] = stages.TOGETHER,
+    config: Config = None,
+    device: Device = "auto",
+) -> None:
+    """Run the pipeline for several λ and seeds, side by side on one device."""
+    with errors_in_one_line():
+        lams = _lams(lam, resolved(given, config).training.lam)
+        runs = {
+            out / f"lam{text}-seed{seed}": given | {"training.lam": value, "training.seed": seed}
+            for text, value in lams.items()
+            for seed in range(seeds)
+        }
+        _run_all({folder: resolved(asked, config, folder) for folder, asked in runs.items()}, device, together)
+
+
+@app.command()
+@with_settings("", "training")
+def train(out: Out, given: Flat, config: Config = None, device: Device = "auto") -> None:
+    """Train with sparsity; writes sparse.safetensors."""
+    with errors_in_one_line():
+        _one_stage(stages.train, out, resolved(given, config, out), device, then=("prune",))
+
+
+@app.command()
+@with_settings("pruning")
+def prune(out: Out, given: Flat, config: Config = None, device: Device = "auto") -> None:
+    """Prune the trained model and re-estimate its batch-norm statistics; writes plan.json and pruned.safetensors."""
+    with errors_in_one_line():
+        require_begun(out)
+        _one_stage(_prune_all, out, resolved(given, config, out), device, then=("finetune", "scratch"))
+
+
+@app.command()
+@with_settings("finetuning")
+def finetune(out: Out, given: Flat, config: Config = None, device: Device = "auto") -> None:
+    """Fine-tune the pruned model; writes finetuned.safetensors."""
+    with errors_in_one_line():
+        require_begun(out)
+        _one_stage(stages.finetune, out, resolved(given, config, out), device)
+
+
+@app.command()
+def scratch(out: Out, device: Device = "auto") -> None:
+    """Train the pruned architecture from fresh weights, for at most twice the epochs; writes scratch.safetensors."""
+    with errors_in_one_line():
+        require_begun(out)
+        _one_stage(stages.scratch, out, resolved({}, None, out), device)
+
+
+def _lams(text: str | None, default: float) -> dict[str, float]:
+    """The λ of a sweep as they were written, which names their folders, and as numbers."""
+    written = [part.strip() for part in (text or f"{default:g}").split(",") if part.strip()]
+    return dict(zip(written, numbers(",".join(written), float, "lam"), strict=True))
+
+
+def _run_all(experiments: dict[Path, Experiment], device: str, together: int = stages.TOGETHER) -> None:
+    screen = console()
+    pipelines = opened(experiments, device, screen)
+    with reports(screen) as report:
+        records = stages.run(pipelines, report, together=together)
+    screen.print(results_table(records))
+
+
+def _one_stage(do: Stage, out: Path, experiment: Experiment, device: str, then: tuple[str, ...] = ()) -> None:
+    screen = console()
+    pipelines = opened({out: experiment}, device, screen)
+    with reports(screen) as report:
+        do(pipelines, report)
+    screen.print(results_table([stages.record(pipelines[0])]))
+    if then:
+        ways = " or ".join(f"otprune {verb} --out {shlex.quote(str(out))}" for verb in then)
+        screen.print(f"next: {ways}", markup=False, highlight=False, soft_wrap=True)
+
+
+def _prune_all(pipelines: Sequence[Pipeline], report: Report) -> None:
+    for pipeline in pipelines:
+        stages.prune(pipeline)

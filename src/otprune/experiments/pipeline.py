@@ -1,0 +1,157 @@
+"""An experiment on its way: its folder, its data, its models, and what has been measured so far."""
+
+import functools
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+import otprune as ot
+from otprune.errors import ExampleError, ModelError, TrainingError
+from otprune.experiments.experiment import Experiment
+from otprune.experiments.folder import MADE_BY, claim, write_json
+from otprune.models.building import build_model
+from otprune.training import data as datasets
+from otprune.training.data import AnyDataset, Part, Progress
+from otprune.training.evaluation import accuracy
+
+HOLD_OUT_SEED = 0  # one for all, so that every seed of a sweep is judged on the same images
+
+
+@dataclass
+class Pipeline:
+    """An experiment in its folder; `source` is its data as opened, `data` what is left of it to train on.
+
+    Training begins with a freshly built model, or with the one in the checkpoint `start`.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     experiment = Experiment("digits_net", "digits", hold_out=0.1)
+    ...     pipeline = Pipeline(experiment, Path(folder), open_data("digits"), torch.device("cpu"))
+    ...     len(pipeline.source.train), len(pipeline.data.train), len(pipeline.held_out)
+    (1347, 1211, 136)
+    """
+
+    experiment: Experiment
+    folder: Path
+    source: AnyDataset
+    device: torch.device
+    start: Path | None = None
+    results: dict[str, Any] = field(default_factory=dict)
+    data: AnyDataset = field(init=False)
+    held_out: Part | None = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.data, self.held_out = _split(self.source, self.experiment.hold_out)
+        self._require_fit()  # first: a folder must not be claimed for what can never run
+        claim(self.folder, self.experiment)
+        if self.results_file.exists():
+            self.results = json.loads(self.results_file.read_text(encoding="utf-8"))
+
+    @property
+    def results_file(self) -> Path:
+        """Where measurements are kept."""
+        return self.folder / "results.json"
+
+    def note(self, **measured: Any) -> None:
+        """Add what was measured, and write it down."""
+        self.results |= measured
+        write_json(self.results_file, self.results)
+
+    def fresh_model(self) -> nn.Module:
+        """The model as the seed builds it."""
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(self.experiment.training.seed)
+            return build_model(self.experiment.model, num_classes=len(self.data.classes))
+
+    def first_model(self) -> nn.Module:
+        """The model that training begins with."""
+        model = self.fresh_model() if self.start is None else ot.load(self.fresh_model(), self.start)
+        return model.to(self.device)
+
+    def load(self, name: str) -> nn.Module:
+        """The model in a file that a stage wrote."""
+        if not (self.folder / name).exists():
+            raise TrainingError(
+                f"{self.folder} has no {name} yet: make it with otprune {MADE_BY[name]} --out {self.folder}"
+            )
+        return ot.load(self.fresh_model(), self.folder / name).to(self.device)
+
+    def example(self) -> Tensor:
+        """An input of the model."""
+        return torch.zeros(1, *self.data.image_shape, device=self.device)
+
+    def test_accuracy(self, model: nn.Module) -> float:
+        """The share of test images that the model gets right: for reporting, never for choosing."""
+        return accuracy(model, self.data.test, self.data.mean, self.data.std)
+
+    def held_out_accuracy(self, model: nn.Module) -> float:
+        """The share of held-out training images that the model gets right: what choices are made by."""
+        if self.held_out is None:
+            raise TrainingError("this run holds out no training images to choose on: set hold_out above 0")
+        return accuracy(model, self.held_out, self.data.mean, self.data.std)
+
+    def accuracies(self, stage: str, model: nn.Module) -> dict[str, float]:
+        """The accuracies of a model under the names that the record has them."""
+        found = {f"accuracy_{stage}": self.test_accuracy(model)}
+        if self.held_out is not None:
+            found[f"accuracy_held_out_{stage}"] = self.held_out_accuracy(model)
+        return found
+
+    def _require_fit(self) -> None:
+        model, example, name = self.fresh_model(), self.example().cpu(), self.experiment.model
+        try:
+            ot.cost(model, example)
+        except ExampleError as error:
+            raise TrainingError(
+                f"{name} does not run on the images of {self.experiment.data}, which are "
+                f"{'×'.join(map(str, example.shape[1:]))}: choose another model or other data"
+            ) from error
+        with torch.no_grad():
+            scores = model.eval()(example)
+        _require_scores(scores, len(self.data.classes), name)
+
+
+def open_data(name: str, progress: Progress | None = None) -> AnyDataset:
+    """The data of that name, or in that folder; `progress` is told how far a download is.
+
+    >>> len(open_data("digits").train)
+    1347
+    """
+    return datasets.load(name) if progress is None else datasets.load(name, progress=progress)
+
+
+def open_pipelines(
+    experiments: Mapping[Path, Experiment], device: torch.device, progress: Progress | None = None
+) -> list[Pipeline]:
+    """A pipeline for each folder, all of one data set sharing it.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     experiment = Experiment("digits_net", "digits")
+    ...     a, b = open_pipelines({Path(folder, name): experiment for name in "ab"}, torch.device("cpu"))
+    ...     a.data is b.data
+    True
+    """
+    opened = {name: open_data(name, progress) for name in {experiment.data for experiment in experiments.values()}}
+    return [Pipeline(asked, folder, opened[asked.data], device) for folder, asked in experiments.items()]
+
+
+@functools.lru_cache(maxsize=1)
+def _split(data: AnyDataset, fraction: float) -> tuple[AnyDataset, Part | None]:
+    """Cached, so that the runs of a sweep share what is held out."""
+    return data.held_out(fraction, HOLD_OUT_SEED) if fraction else (data, None)
+
+
+def _require_scores(scores: object, classes: int, name: str) -> None:
+    if not isinstance(scores, Tensor):
+        raise ModelError(f"{name} returns a {type(scores).__name__}, and a classifier is trained by a tensor of scores")
+    if scores.dim() != 2 or scores.shape[1] < classes:
+        raise ModelError(
+            f"{name} returns scores of shape {tuple(scores.shape)} for one image, and the data has {classes} classes: "
+            f"build it with as many outputs; a function that takes num_classes is told"
+        )

@@ -1,0 +1,98 @@
+"""From a recipe, a TOML file and flags to an experiment: each overrules the one before."""
+
+import difflib
+import tomllib
+from importlib import resources
+from pathlib import Path
+
+from otprune.errors import TrainingError
+from otprune.experiments.choosing import TARGETS
+from otprune.experiments.experiment import Experiment
+from otprune.experiments.fields import Flat, checked, flat, made
+from otprune.experiments.folder import configuration
+from otprune.training.data import CIFARS, cifar
+
+HOLD_OUT = 0.1  # where something is to be chosen and nothing is said about what to choose on
+FLAGS = "command line"
+
+
+def resolved(flags: Flat, config: str | None = None, folder: Path | None = None) -> Experiment:
+    """The experiment of some flags, over a file or recipe, over what the folder of a run has, or the data implies.
+
+    >>> resolved({"model": "resnet20", "data": "cifar10", "training.lam": 2e-3}, config="resnet20").training
+    Training(epochs=200, batch=125, rate=0.1, decay_at=(0.5, 0.75), lam=0.002, ...weight_decay=0.0005, ...)
+    """
+    given = _over(_configured(config), checked(Experiment, flags, FLAGS))
+    begun = configuration(folder) if folder is not None else None
+    below = checked(Experiment, flat(begun.to_dict()), str(folder)) if begun else implied(given.get("data"))
+    settings = _over(below, given)
+    if any(settings.get(f"pruning.{target}") is not None for target in TARGETS):
+        settings.setdefault("hold_out", HOLD_OUT)
+    return made(Experiment, settings, FLAGS if config is None else config)
+
+
+def recipes() -> list[str]:
+    """The names of the recipes.
+
+    >>> recipes()
+    ['cifar', 'digits', 'ilsvrc', 'resnet20']
+    """
+    return sorted(path.name.removesuffix(".toml") for path in _recipes().iterdir() if path.name.endswith(".toml"))
+
+
+def recipe(name: str) -> Flat:
+    """The settings of a recipe.
+
+    >>> recipe("digits")
+    {'training.augment': False}
+    """
+    return _parsed((_recipes() / f"{name}.toml").read_bytes(), f"recipe {name}")
+
+
+def implied(data: str | None) -> Flat:
+    """The recipe that goes with the data: a folder of images is trained on like ILSVRC.
+
+    >>> implied("digits"), implied("nowhere")
+    ({'training.augment': False}, {})
+    """
+    if data is None or data in CIFARS:
+        return recipe("cifar")
+    if data == "digits":
+        return recipe("digits")
+    folder = Path(data)
+    if not folder.is_dir():
+        return {}
+    return recipe("cifar" if any(cifar.holds(files, folder) for files in CIFARS.values()) else "ilsvrc")
+
+
+def _configured(config: str | None) -> Flat:
+    if config is None:
+        return {}
+    path = Path(config)
+    if path.is_file():
+        return _parsed(path.read_bytes(), config)
+    if config in recipes():
+        return recipe(config)
+    near = difflib.get_close_matches(config, recipes(), n=1)
+    hint = f"; did you mean {near[0]}?" if near else ""
+    raise TrainingError(f"{config} is neither a file nor one of the recipes {', '.join(recipes())}{hint}")
+
+
+def _parsed(content: bytes, where: str) -> Flat:
+    try:
+        tables = tomllib.loads(content.decode())
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise TrainingError(f"{where}: is not TOML: {error}") from error
+    return checked(Experiment, flat(tables), where)
+
+
+def _over(below: Flat, above: Flat) -> Flat:
+    """What is above wins; a target replaces another one, since pruning meets one of them."""
+    targets = {f"pruning.{target}" for target in TARGETS}
+    if any(above.get(target) is not None for target in targets):
+        below = {name: value for name, value in below.items() if name not in targets}
+    return below | above
+
+
+def _recipes() -> resources.abc.Traversable:
+    return resources.files(__package__) / "recipes"

@@ -1,0 +1,39 @@
+"""The command line in processes of its own, on digits unless told otherwise."""
+
+import tempfile
+from pathlib import Path
+from typing import NamedTuple
+
+from tests.processes import command, start
+
+DIGITS = {"model": "digits_net", "data": "digits", "device": "cpu"}
+
+
+class Done(NamedTuple):
+    """How a command ended."""
+
+    code: int | None
+    out: str
+    err: str
+
+
+def otprune(verb: str, **options: object) -> Done:
+    """A command that begins a run of digits_net on digits."""
+    return said(verb, **{**DIGITS, **options})
+
+
+def said(verb: str, **options: object) -> Done:
+    """A command with these options alone."""
+    with tempfile.TemporaryDirectory() as folder:
+        out, err = Path(folder, "out"), Path(folder, "err")
+        process = start(command, (verb, *flags(options)), out, err)
+        process.join()
+        return Done(process.exitcode, out.read_text(encoding="utf-8"), err.read_text(encoding="utf-8"))
+
+
+def flags(options: dict[str, object]) -> tuple[str, ...]:
+    """`hold_out=0.1` as `--hold-out 0.1`, and `augment=None` as `--augment`."""
+    found: list[str] = []
+    for name, value in options.items():
+        found += [f"--{name.replace('_', '-')}", *([] if value is None else [str(value)])]
+    return tuple(found)

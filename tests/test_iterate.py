@@ -1,0 +1,209 @@
+"""Iterative pruning: each round goes on from the last, by either rule and from either start, also when broken off."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from typer.testing import CliRunner
+
+import otprune as ot
+from otprune.cli import app
+from otprune.errors import TrainingError
+from otprune.experiments.experiment import Experiment, Pruning
+from otprune.experiments.iterate import Restart, iterate
+from otprune.experiments.pipeline import Pipeline
+from otprune.surgery import plans_of
+from otprune.training.loop import train
+from otprune.training.run import Run
+from tests.small_runs import (
+    CPU,
+    DIGITS,
+    EXPERIMENT,
+    TRAINING,
+    BreakOff,
+    assert_same_weights,
+    loaded,
+    net,
+    read,
+    slimming,
+)
+
+EXAMPLE = torch.zeros(1, 1, 8, 8)
+FILES = {Restart.FINETUNED: "finetuned.safetensors", Restart.SCRATCH: "scratch.safetensors"}
+
+
+def in_rounds(folder: Path, experiment: Experiment = EXPERIMENT, **options: Any) -> dict[str, Any]:
+    return iterate(experiment, folder, DIGITS, CPU, **{"rounds": 2, "save_every": 0.05, **options})
+
+
+@pytest.fixture(scope="module", params=Restart)
+def rounds(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Restart]:
+    """Two rounds of OT."""
+    folder = tmp_path_factory.mktemp("rounds")
+    in_rounds(folder, restart=request.param)
+    return folder, request.param
+
+
+def kept(one: Mapping[str, Any]) -> list[int]:
+    return [layer["kept"] for layer in one["results"]["layers"]]
+
+
+def channels(one: Mapping[str, Any]) -> list[int]:
+    return [layer["channels"] for layer in one["results"]["layers"]]
+
+
+def test_a_round_goes_on_from_the_result_of_the_last(rounds: tuple[Path, Restart]) -> None:
+    """Trained by hand from there, the model becomes what the second round trained, to the last bit."""
+    folder, restart = rounds
+    start = {Restart.FINETUNED: "finetuned.safetensors", Restart.SCRATCH: "fresh.safetensors"}[restart]
+    by_hand = Run(loaded(folder / "round-1" / start), DIGITS, TRAINING)
+    train(by_hand)
+    assert_same_weights(by_hand.model, loaded(folder / "round-2" / "sparse.safetensors"))
+
+
+def test_fresh_weights_have_nothing_of_the_old_but_their_shapes(rounds: tuple[Path, Restart]) -> None:
+    folder, restart = rounds
+    if restart is Restart.FINETUNED:
+        assert not (folder / "round-1" / "fresh.safetensors").exists()
+        return
+    fresh, old = (loaded(folder / "round-1" / f"{name}.safetensors").state_dict() for name in ("fresh", "pruned"))
+    assert {name: tensor.shape for name, tensor in fresh.items()} == {name: t.shape for name, t in old.items()}
+    assert fresh["1.weight"].tolist() == [0.5] * len(fresh["1.weight"])
+    assert not torch.isclose(fresh["0.weight"], old["0.weight"]).any()
+
+
+def test_every_round_prunes_what_the_last_left(rounds: tuple[Path, Restart]) -> None:
+    folder, restart = rounds
+    first, second = read(folder / "record.json")["rounds"]
+    assert channels(first) == [16, 24] and channels(second) == kept(first)
+    assert sum(kept(second)) < sum(kept(first)) < 40
+    assert [first["channels"], second["channels"]] == [sum(kept(first)), sum(kept(second))]
+    for number in (1, 2):
+        assert len(plans_of(loaded(folder / f"round-{number}" / FILES[restart]))) == number
+
+
+def test_the_record_has_costs_of_the_first_model_and_the_accuracy_of_the_last_stage(
+    rounds: tuple[Path, Restart],
+) -> None:
+    folder, restart = rounds
+    record = read(folder / "record.json")
+    assert (record["experiment"], record["restart"], record["remark"]) == (EXPERIMENT.to_dict(), restart, "")
+    original = ot.cost(net(), EXAMPLE)
+    for one in record["rounds"]:
+        small = loaded(folder / f"round-{one['round']}" / FILES[restart])
+        left = ot.cost(small, EXAMPLE)
+        assert one["flops"] == left.flops / original.flops
+        assert one["parameters"] == left.parameters / original.parameters
+        assert one["accuracy"] == one["results"][f"accuracy_{restart}"] > 0.9
+        assert one["provenance"]["torch"] == torch.__version__
+        assert one["results"] == read(folder / f"round-{one['round']}" / "record.json")["results"]
+
+
+def test_training_from_scratch_has_the_budget_of_the_first_training(rounds: tuple[Path, Restart]) -> None:
+    folder, restart = rounds
+    for one in read(folder / "record.json")["rounds"]:
+        if restart is Restart.SCRATCH:
+            assert len(one["results"]["scratch"]) == round(TRAINING.epochs * min(1 / one["flops"], 2))
+        else:
+            assert len(one["results"]["finetuning"]) == EXPERIMENT.finetuning.epochs
+
+
+def untimed(record: dict[str, Any]) -> dict[str, Any]:
+    for one in record["rounds"]:
+        one["results"].pop("seconds")
+    return record
+
+
+def test_rounds_broken_off_anywhere_end_the_same(rounds: tuple[Path, Restart], tmp_path: Path) -> None:
+    folder, restart = rounds
+    last = "scratch" if restart is Restart.SCRATCH else "finetune"
+    for moment in (("round-1", "train", 2), ("round-1", last, 1), ("round-2", "train", 2), ("round-2", last, 2)):
+        with pytest.raises(KeyboardInterrupt):
+            in_rounds(tmp_path, restart=restart, report=BreakOff(*moment))
+    assert [one["round"] for one in read(tmp_path / "record.json")["rounds"]] == [1]
+    record = in_rounds(tmp_path, restart=restart)
+    assert untimed(record) == untimed(read(folder / "record.json"))
+    for number in (1, 2):
+        place = f"round-{number}/{FILES[restart]}"
+        assert_same_weights(loaded(tmp_path / place), loaded(folder / place))
+
+
+def test_going_through_again_changes_nothing(rounds: tuple[Path, Restart]) -> None:
+    folder, restart = rounds
+    before = {path: path.stat().st_mtime_ns for path in folder.rglob("*") if path.name != "record.json"}
+    written = (folder / "record.json").read_bytes()
+    assert len(in_rounds(folder, restart=restart, rounds=1)["rounds"]) == 1
+    in_rounds(folder, restart=restart)
+    assert (folder / "record.json").read_bytes() == written
+    assert before == {path: path.stat().st_mtime_ns for path in folder.rglob("*") if path.name != "record.json"}
+
+
+def test_network_slimming_never_takes_more_than_half_of_a_layer(tmp_path: Path) -> None:
+    record = in_rounds(tmp_path, slimming(ratio=0.5))
+    trained = Pipeline(slimming(ratio=0.5), tmp_path / "round-1", DIGITS, CPU).load("sparse.safetensors")
+    unlimited = ot.plan(trained, EXAMPLE, ot.GlobalRatio(0.5))
+    assert any(len(layer.kept) < layer.channels / 2 for layer in unlimited.layers)  # so that the limit matters
+    for one in record["rounds"]:
+        assert all(after >= before / 2 for before, after in zip(channels(one), kept(one), strict=True))
+        assert sum(kept(one)) < sum(channels(one))
+    assert channels(record["rounds"][1]) == kept(record["rounds"][0])
+    assert record["rounds"][0]["results"]["rule"] == {"rule": "GlobalRatio", "ratio": 0.5}
+
+
+def test_it_is_over_when_a_round_removes_nothing(tmp_path: Path) -> None:
+    free = replace(EXPERIMENT, training=replace(TRAINING, lam=0.0, epochs=1))
+    record = in_rounds(tmp_path, free, rounds=3)
+    assert record["remark"] == "round 1 removes nothing: no further round was begun"
+    assert len(record["rounds"]) == 1 and record["rounds"][0]["flops"] == 1
+    assert {path.name for path in tmp_path.iterdir()} == {"record.json", "round-1"}
+    assert not (tmp_path / "round-1" / "finetuned.safetensors").exists()
+
+
+def test_another_way_to_restart_is_refused_in_the_same_folder(rounds: tuple[Path, Restart]) -> None:
+    folder, restart = rounds
+    other = next(way for way in Restart if way is not restart)
+    with pytest.raises(TrainingError, match=f"belongs to rounds with restart={restart}, not {other}"):
+        in_rounds(folder, restart=other)
+
+
+def test_the_folder_of_a_run_is_no_folder_for_rounds(rounds: tuple[Path, Restart]) -> None:
+    with pytest.raises(TrainingError, match="round-1: holds a run of its own"):
+        in_rounds(rounds[0] / "round-1")
+
+
+def test_no_round_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(TrainingError, match="at least 1 round, not 0"):
+        in_rounds(tmp_path / "rounds", rounds=0)
+    assert not (tmp_path / "rounds").exists()
+
+
+@pytest.mark.parametrize(
+    "aimed",
+    [
+        replace(EXPERIMENT, hold_out=0.1, pruning=Pruning(flops=0.4)),
+        replace(EXPERIMENT, training=replace(TRAINING, target_flops=0.4)),
+    ],
+    ids=["flops", "target_flops"],
+)
+def test_a_target_is_refused(aimed: Experiment, tmp_path: Path) -> None:
+    with pytest.raises(TrainingError, match=r"cannot meet (target_)?flops=0\.4: leave it out"):
+        in_rounds(tmp_path / "rounds", aimed)
+    assert not (tmp_path / "rounds").exists()
+
+
+def test_the_verb_iterates_and_shows_the_rounds(tmp_path: Path) -> None:
+    """Network Slimming keeps half of each layer without being told."""
+    flags = ["--model", EXPERIMENT.model, "--data", "digits", "--out", str(tmp_path), "--device", "cpu", "--rule", "ns"]
+    numbers = ["--epochs", "1", "--finetune-epochs", "1", "--ratio", "0.8", "--rounds", "2"]
+    done = CliRunner().invoke(app, ["iterate", *flags, *numbers])
+    assert done.exit_code == 0, done.output
+    record = read(tmp_path / "record.json")
+    assert [kept(one) for one in record["rounds"]] == [[8, 12], [4, 6]]
+    for one in record["rounds"]:
+        row = next(line for line in done.output.splitlines() if line.startswith(f"│ {one['round']} "))
+        assert f"{one['accuracy']:.2%}" in row and f"{one['results']['cost_after']['flops']:,}" in row
+    again = CliRunner().invoke(app, ["iterate", "--out", str(tmp_path), "--rounds", "2", "--device", "cpu"])
+    assert again.exit_code == 0 and again.output == done.output[done.output.index("┏") :]

@@ -1,0 +1,172 @@
+"""A training step of otprune against a plain PyTorch loop with a DataLoader: milliseconds a step, in turn, in one run.
+
+Ours is a whole epoch of `otprune.training`, its augmentation included; the plain loop is in measuring/plain_loop.py.
+On a GPU also: several runs side by side, and on which kinds of kernels a step spends its time.
+
+python benchmarks/train_step.py --device cuda --json results/train_step.json
+python benchmarks/train_step.py --batch 16 --images 64 --steps 4 --workers 1 --json results/train_step_cpu.json
+"""
+
+import argparse
+import functools
+import time
+from collections.abc import Callable
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import torch
+from measuring import in_turn, interval_of_median, write_record
+from measuring.kernels import time_by_kind
+from measuring.plain_loop import PlainLoop
+
+from otprune import models
+from otprune.training.data.images import Dataset, Images
+from otprune.training.run import Run, Training
+
+NETS = ("vgg14", "resnet50", "densenet121")
+WARM_UP_STEPS = 3
+
+
+def main() -> None:
+    """Measures, prints the table, and writes the record where one is asked for."""
+    options = parse_options()
+    results = {}
+    for name in options.nets:
+        results[name] = measure(name, options)
+        print(table(name, results[name]), flush=True)
+    write_record("train_step", options, results)
+
+
+def parse_options() -> argparse.Namespace:
+    """The command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
+    parser.add_argument("--nets", nargs="+", choices=NETS, default=list(NETS))
+    parser.add_argument("--batch", type=int, default=64)
+    parser.add_argument("--images", type=int, default=50_000, help="of one epoch")
+    parser.add_argument("--steps", type=int, default=100, help="steps of the plain loop each time")
+    parser.add_argument("--workers", type=int, nargs="+", default=[1, 4], help="processes that load for the plain loop")
+    parser.add_argument("--together", type=int, nargs="*", default=[4], help="how many runs side by side, on a GPU")
+    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--json", type=Path, help="where to write the record")
+    return parser.parse_args()
+
+
+def measure(name: str, options: argparse.Namespace) -> dict[str, Any]:
+    """Times ours and the plain loop in turn; on a GPU also several runs side by side, and the kernels of a step."""
+    data = made_images(options)
+    run = made_run(name, data, options)
+    epoch_ms([run])
+    results: dict[str, Any] = {"plain": {}}
+    for workers in options.workers:
+        plain = PlainLoop(made_model(name, options), data.train.pixels, data.train.labels, options.batch, workers)
+        plain_ms(plain, WARM_UP_STEPS)
+        plain_steps = functools.partial(plain_ms, plain, options.steps)
+        results["plain"][str(workers)] = compared(in_turn(plain_steps, lambda: epoch_ms([run]), options.repeats))
+    results["ours_ms"] = median(ours for plain in results["plain"].values() for _, ours in plain["pairs_ms"])
+    if options.device == "cuda":
+        run.begin_epoch()
+        run.advance()  # the epoch's images are drawn with its first step
+        results["kernels_us"] = time_by_kind(run.advance)
+        results["together_ms"] = {str(count): side_by_side(name, data, count, options) for count in options.together}
+    return results
+
+
+def compared(pairs: list[tuple[float, float]]) -> dict[str, Any]:
+    """The plain loop's time, and how many times ours it is."""
+    ratios = [plain / ours for plain, ours in pairs]
+    return {
+        "plain_ms": median(plain for plain, _ in pairs),
+        "ratio": median(ratios),
+        "ratio_interval": interval_of_median(ratios),
+        "pairs_ms": pairs,
+    }
+
+
+def side_by_side(name: str, data: Dataset, count: int, options: argparse.Namespace) -> float:
+    """Milliseconds a step and run, several runs taking turns on the device."""
+    runs = [made_run(name, data, options) for _ in range(count)]
+    epoch_ms(runs)
+    return median(epoch_ms(runs) for _ in range(options.repeats)) / count
+
+
+def made_images(options: argparse.Namespace) -> Dataset:
+    """Images of CIFAR's size, made up: what they show takes no time."""
+    random = torch.Generator().manual_seed(options.seed)
+    pixels = torch.randint(256, (options.images, 3, 32, 32), dtype=torch.uint8, generator=random)
+    images = Images(pixels, torch.randint(10, (options.images,), generator=random))
+    return Dataset.of(images, images[torch.arange(1)], tuple("0123456789"))
+
+
+def made_model(name: str, options: argparse.Namespace) -> torch.nn.Module:
+    """The network with the weights of the seed."""
+    torch.manual_seed(options.seed)
+    return models.build(name, num_classes=10).to(options.device)
+
+
+def made_run(name: str, data: Dataset, options: argparse.Namespace) -> Run:
+    """A run that never ends."""
+    return Run(made_model(name, options), data, Training(epochs=10**6, batch=options.batch, seed=options.seed))
+
+
+def epoch_ms(runs: list[Run]) -> float:
+    """Milliseconds a step of one epoch of all runs, from the drawing of its images to the last step."""
+    return 1e3 * seconds(lambda: train_epoch(runs)) / runs[0].steps
+
+
+def train_epoch(runs: list[Run]) -> None:
+    """One epoch of all runs, a step of each in turn."""
+    for run in runs:
+        run.begin_epoch()
+    for _ in range(runs[0].steps):
+        for run in runs:
+            run.advance()
+    for run in runs:
+        run.end_epoch()
+
+
+def plain_ms(plain: PlainLoop, steps: int) -> float:
+    """Milliseconds a step."""
+
+    def some_steps() -> None:
+        for _ in range(steps):
+            plain()
+
+    return 1e3 * seconds(some_steps) / steps
+
+
+def seconds(action: Callable[[], None]) -> float:
+    """Wall-clock seconds until the device is done."""
+    synchronize()
+    start = time.perf_counter()
+    action()
+    synchronize()
+    return time.perf_counter() - start
+
+
+def synchronize() -> None:
+    """Waits for the GPU, where there is one to wait for."""
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()
+
+
+def table(name: str, results: dict[str, Any]) -> str:
+    """The results of one network."""
+    lines = [f"{name}: {results['ours_ms']:.3f} ms a step"]
+    for workers, plain in results["plain"].items():
+        lowest, highest = plain["ratio_interval"]
+        lines.append(
+            f"  plain, {workers} worker(s): {plain['plain_ms']:.2f} ms, {plain['ratio']:.2f} times as long "
+            f"({lowest:.2f} to {highest:.2f})"
+        )
+    for count, spent in results.get("together_ms", {}).items():
+        lines.append(f"  {count} side by side: {spent:.3f} ms a step and run")
+    for kind, spent in results.get("kernels_us", {}).items():
+        lines.append(f"  {spent['us']:8.0f} µs in {spent['kernels']:5.0f} kernels: {kind}")
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    main()

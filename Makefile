@@ -13,7 +13,7 @@ PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 # The hooks are the tools of .venv, and what pre-commit writes for itself stays in there too.
 PRE_COMMIT := PATH="$(abspath $(BIN)):$$PATH" PRE_COMMIT_HOME="$(abspath $(VENV))/pre-commit" $(BIN)/pre-commit
 
-.PHONY: help demo test lint format fuzz bench readme clean
+.PHONY: help demo test lint format fuzz bench readme reproduction clean
 .DEFAULT_GOAL := help
 
 help:
@@ -24,6 +24,7 @@ help:
 	@echo "make fuzz N=5000   pruned equals masked on N random networks"
 	@echo "make bench         every program in benchmarks/"
 	@echo "make readme        fill the README's tables from results/"
+	@echo "make reproduction  draw the figures and write docs/reproduction.md from results/"
 	@echo "make clean         remove .venv and caches"
 
 demo: $(VENV)/.demo
@@ -53,6 +54,9 @@ bench: $(VENV)/.dev
 
 readme: $(VENV)/.dev
 	$(BIN)/python tools/readme_tables.py
+
+reproduction: $(VENV)/.dev
+	$(BIN)/python tools/reproduction_page.py
 
 clean:
 	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from torch.utils.data import TensorDataset
 
 from otprune.models import digits_net
 from tools.readme_tables import BEGIN, END, ROOT, filled
@@ -39,8 +40,11 @@ def test_the_code_runs_as_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         "example": torch.randn(1, 1, 8, 8),
         "loader": [torch.randn(8, 1, 8, 8)],
         "MyNet": digits_net,
+        "train_images": (pictures := TensorDataset(torch.rand(6, 1, 8, 8), torch.arange(6) % 2)),
+        "test_images": pictures,
     }
-    assert len(code) == 1
-    exec(code[0], names)
+    assert len(code) == 2
+    for block in code:
+        exec(block, names)
     assert (tmp_path / "small.safetensors").exists()
     assert type(names["small"]) is type(model)

@@ -7,11 +7,13 @@ python tools/readme_tables.py --check    only say whether it is up to date, as a
 import argparse
 import json
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from otprune.demo_screen import Row, cells, summary
+from otprune.report import markdown
+from otprune.report.markdown import markdown_table
 
 Record = dict[str, Any]
 
@@ -39,8 +41,9 @@ def filled(readme: str, results: Path) -> str:
     _, end, after = rest.partition(END)
     if not (begin and end):
         sys.exit(f"README.md has lost its marks {BEGIN} and {END}: put them back around the results")
-    records = sorted((results / "cifar10" / "vgg14").glob("*.json"))
+    records = sorted((results / "cifar10" / "vgg14").glob("lam[1-9]*-seed0.json"))
     sections = [cifar10([_read(path) for path in records])] if records else []
+    sections += [text for text in (chosen(results), train_step(results)) if text]
     sections += [section(_read(results / name)) for name, section in SECTIONS.items() if (results / name).exists()]
     return "\n".join([before + BEGIN, "\n\n".join(sections), END + after])
 
@@ -69,6 +72,62 @@ def _cifar10_row(record: Record) -> tuple[str, ...]:
     costs = (f"{found['cost_after'][kind] / found['cost_before'][kind]:.1%}" for kind in ("flops", "parameters"))
     accuracies = (f"{100 * found[f'accuracy_{stage}']:.2f} %" for stage in stages)
     return (f"{record['experiment']['training']['lam']:g}", *accuracies, *costs)
+
+
+def chosen(results: Path) -> str:
+    """Where trainings landed that were told where to land."""
+    rows = []
+    for path in sorted((results / "cifar10" / "vgg14").glob("target-flops*.json")):
+        record = _read(path)
+        target, found = record["experiment"]["training"]["target_flops"], record["results"]
+        rows.append((f"`--target-flops {target:g}`", f"{target:.1%} of the FLOPs", *_landed(found, held_out=False)))
+    for path in sorted((results / "cifar10" / "vgg14").glob("max-drop*.json")):
+        record = _read(path)
+        points, found = record["experiment"]["pruning"]["max_drop"], record["results"]
+        rows.append((f"`--max-drop {points:g}`", f"-{points:.2f} points held out", *_landed(found, held_out=True)))
+    if not rows:
+        return ""
+    header = ("`otprune run`, VGG-14, CIFAR-10", "asked for", "FLOPs", "held-out accuracy", "test accuracy")
+    return (
+        "**Told where to land**: λ steered by itself, thresholds chosen on training images held out; recalibrated, "
+        f"without fine-tuning.\n\n{markdown_table(header, rows)}"
+    )
+
+
+def _landed(found: Record, held_out: bool) -> tuple[str, ...]:
+    def change(where: str) -> str:
+        before, after = (100 * found[f"accuracy_{where}{stage}"] for stage in ("sparse", "recalibrated"))
+        return f"{before:.2f} → {after:.2f} %"
+
+    share = found["cost_after"]["flops"] / found["cost_before"]["flops"]
+    return f"{share:.1%}", change("held_out_") if held_out else "", change("")
+
+
+def train_step(results: Path) -> str:
+    """How long a training step takes beside the loop that everyone writes first."""
+    records = [_read(path) for path in sorted((results / "train_step").glob("*.json"))]
+    rows = [(name, *_step(found)) for record in records for name, found in record["results"].items()]
+    if not rows:
+        return ""
+    table = markdown_table(("a training step, batch 64", "otprune", "plain, 1 worker", "plain, 4 workers"), rows)
+    return (
+        "**`benchmarks/train_step.py`**: whole epochs of otprune, augmentation included, beside a PyTorch loop with a "
+        f"DataLoader, in turn.\n\n{table}\n\n{_together(records)}Medians; {measured_with(records[0])}."
+    )
+
+
+def _step(found: Record) -> tuple[str, ...]:
+    plain = (f"{loop['plain_ms']:.1f} ms ({loop['ratio']:.1f}×)" for loop in found["plain"].values())
+    return f"{found['ours_ms']:.2f} ms", *plain
+
+
+def _together(records: list[Record]) -> str:
+    found = {name: net.get("together_ms") for record in records for name, net in record["results"].items()}
+    return "".join(
+        f"{name} with {count} runs side by side: {spent:.2f} ms a step and run. "
+        for name, counts in found.items()
+        for count, spent in (counts or {}).items()
+    )
 
 
 def demo(record: Record) -> str:
@@ -145,15 +204,7 @@ SECTIONS: dict[str, Callable[[Record], str]] = {
 
 def measured_with(record: Record) -> str:
     """Versions and hardware in a few words."""
-    made = record["provenance"]
-    cores = "1 core" if made["cores"] == 1 else f"{made['cores']} cores"
-    return f"torch {made['torch']}, Python {made['python']}, {made['gpu'] or made['cpu']}, {cores}"
-
-
-def markdown_table(header: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
-    """A table whose first column is text and whose others are numbers."""
-    lines = [header, ("---", *["---:"] * (len(header) - 1)), *rows]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+    return markdown.measured_with(record["provenance"])
 
 
 def _read(path: Path) -> Record:

@@ -7,6 +7,7 @@ penalty = ProximalL1(model, lam, layer_weights=weights).attach(optimizer)
 rescale(model, example, 1 / 0.01, layers)
 """
 
+from collections import Counter
 from collections.abc import Collection, Iterator
 from typing import Any
 
@@ -52,6 +53,20 @@ def layer_penalties(model: nn.Module, example: Any) -> dict[str, float]:
     classes = channel_classes(graph, Branches())
     pixels = _pixels(example)
     return {name: _cost_of(node, graph, classes, weights) / pixels for name, node in graph.batch_norms.items()}
+
+
+def untied(model: nn.Module, example: Any) -> list[str]:
+    """The batch norms whose channels no sum ties to those of another: Ye et al. prune these alone in residual networks.
+
+    >>> from otprune.models import resnet20
+    >>> untied(resnet20(), torch.zeros(1, 3, 32, 32))[:2]
+    ['blocks.0.bn1', 'blocks.1.bn1']
+    """
+    graph = trace(model, example)
+    classes = channel_classes(graph, Branches())
+    written = {name: set(classes[node.writes].tolist()) for name, node in graph.batch_norms.items()}
+    shared = Counter(channel for channels in written.values() for channel in channels)
+    return [name for name, channels in written.items() if all(shared[channel] == 1 for channel in channels)]
 
 
 def rescale(model: nn.Module, example: Any, alpha: float, layers: Collection[str] | None = None) -> list[str]:

@@ -1,0 +1,92 @@
+"""The verb that makes the paper's tables and figures again."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from otprune.cli.app import app
+from otprune.cli.flags import RUN, Device
+from otprune.cli.running import console, downloads, errors_in_one_line, reports
+from otprune.experiments import stages
+from otprune.experiments.reproduce.made_images import run_on_made_images
+from otprune.experiments.reproduce.records import Records
+from otprune.experiments.reproduce.rows import Row, row, rows
+from otprune.experiments.reproduce.running import Workshop, run_missing
+from otprune.training.loop import chosen_device
+
+Shown = Annotated[str | None, typer.Argument(help="A table or figure of the paper; without one, all are listed.")]
+
+
+@app.command()
+def reproduce(
+    name: Shown = None,
+    draw_only: Annotated[
+        bool, typer.Option("--draw-only", help="Run nothing, only draw what is recorded.", rich_help_panel=RUN)
+    ] = False,
+    only: Annotated[
+        str, typer.Option(help="Run only records whose place begins like this: cifar10/vgg14.", rich_help_panel=RUN)
+    ] = "",
+    scratch: Annotated[
+        bool, typer.Option(help="Also train from scratch, where the figure shows that.", rich_help_panel=RUN)
+    ] = True,
+    together: Annotated[
+        int, typer.Option(min=1, help="Train at most so many side by side.", rich_help_panel=RUN)
+    ] = stages.TOGETHER,
+    out: Annotated[Path, typer.Option(help="Folder of the runs.", rich_help_panel=RUN)] = Path("runs/reproduce"),
+    results: Annotated[Path, typer.Option(help="Folder of the records.", rich_help_panel=RUN)] = Path("results"),
+    figures: Annotated[Path, typer.Option(help="Folder of the figures.", rich_help_panel=RUN)] = Path("docs/figures"),
+    device: Device = "auto",
+) -> None:
+    """Make a table or figure of the paper again: run what has no record yet, and draw what is there."""
+    screen = console()
+    with errors_in_one_line():
+        if name is None:
+            screen.print(_listed(Records(results)))
+            return
+        asked = row(name)
+        if not draw_only:
+            _run(asked, only, scratch, Workshop(out, results, chosen_device(device), together=together), screen)
+        screen.print(_listed(Records(results), [asked]))
+        _draw(asked, results, figures, screen)
+
+
+def _run(asked: Row, only: str, scratch: bool, workshop: Workshop, screen: Console) -> None:
+    needs = [needed for needed in asked.needs if needed.place.startswith(only)]
+    with reports(screen) as report, downloads(screen) as downloading:
+        workshop.report, workshop.downloading = report, downloading
+        if asked.name == "ilsvrc":
+            run_on_made_images(workshop)
+        run_missing(needs, workshop, scratch)
+
+
+def _draw(asked: Row, results: Path, figures: Path, screen: Console) -> None:
+    from otprune.report.figures import FIGURES, draw
+    from otprune.report.tables import TABLES
+
+    records = Records(results)
+    said = list(TABLES[asked.name](records)) if asked.name in TABLES else []
+    if asked.name in FIGURES:
+        said += [f"drawn {path}" for path in draw(asked.name, records, figures)]
+    for text in said:
+        screen.print(text, markup=False, highlight=False, soft_wrap=True)
+
+
+def _listed(records: Records, shown: Sequence[Row] | None = None) -> Table:
+    """What there is of every table and figure."""
+    table = Table("name", "what", "records", "missing")
+    for one in rows().values() if shown is None else shown:
+        lacking = {needed.place: why for needed in one.needs if (why := records.lacks(needed))}
+        places = {needed.place for needed in one.needs}
+        table.add_row(one.name, one.title, f"{len(places) - len(lacking)} of {len(places)}", _missing(lacking, one))
+    return table
+
+
+def _missing(lacking: dict[str, str], one: Row) -> str:
+    if not lacking:
+        return one.remark
+    reasons = sorted(set(lacking.values()))
+    return ", ".join(f"{list(lacking.values()).count(reason)} {reason}" for reason in reasons)

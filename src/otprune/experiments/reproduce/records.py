@@ -1,0 +1,148 @@
+"""The records under results/, in the shape of today, whatever the shape they were written in."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from otprune.errors import TrainingError
+from otprune.experiments.experiment import Experiment
+from otprune.experiments.fields import flat
+from otprune.experiments.reproduce.needed import Kind, Needed
+
+# Until pruning and fine-tuning had sections of their own, their settings lay beside those of the experiment.
+MOVED = {
+    "delta": ("pruning", "delta"),
+    "calibration_images": ("pruning", "calibration_images"),
+    "finetune_epochs": ("finetuning", "epochs"),
+    "finetune_rate": ("finetuning", "rate"),
+    "report_after": ("finetuning", "report_after"),
+}
+SCRATCH_LACKS = "not trained from scratch"
+CONTENT = {
+    Kind.BASELINE: "results",
+    Kind.PRUNED: "results",
+    Kind.ISTA: "results",
+    Kind.SHIFTED: "shifts",
+    Kind.ROUNDS: "rounds",
+}
+
+
+@dataclass(frozen=True)
+class Record:
+    """What is kept of a run: its place below results/, its experiment, and all that the file has."""
+
+    place: str
+    experiment: Experiment
+    content: Mapping[str, Any]
+
+    @property
+    def results(self) -> Mapping[str, Any]:
+        """What was measured; nothing in records of several prunings, which have `rounds` or `shifts` instead."""
+        found: Mapping[str, Any] = self.content.get("results", {})
+        return found
+
+    @property
+    def gammas(self) -> Mapping[str, list[float]]:
+        """The scaling factors that the thresholds were found in; nothing in older records."""
+        found: Mapping[str, list[float]] = self.results.get("gammas") or self.content.get("gammas") or {}
+        return found
+
+    @property
+    def provenance(self) -> Mapping[str, Any]:
+        """Versions and hardware, of the last of several prunings."""
+        parts = self.content.get("rounds") or self.content.get("shifts") or [self.content]
+        found: Mapping[str, Any] = parts[-1]["provenance"]
+        return found
+
+
+def normalised(experiment: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings of a record as they are written today.
+
+    >>> normalised({"model": "vgg14", "data": "cifar10", "finetune_epochs": 40})
+    {'model': 'vgg14', 'data': 'cifar10', 'finetuning': {'epochs': 40}}
+    """
+    fields = {name: value for name, value in experiment.items() if name not in MOVED}
+    for name, (section, moved) in MOVED.items():
+        if name in experiment:
+            fields[section] = {**fields.get(section, {}), moved: experiment[name]}
+    return fields
+
+
+class Records:
+    """The records below a folder, by place.
+
+    >>> Records(Path("nowhere")).all
+    {}
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    @cached_property
+    def all(self) -> dict[str, Record]:
+        """Every record of a run, by place: those in folders of a data set and a model."""
+        found = map(self._read, sorted(self.folder.glob("*/*/*.json")))
+        return {record.place: record for record in found if record is not None}
+
+    def find(self, needed: Needed) -> Record | None:
+        """The record that is needed, if there is one; one of another experiment in its place is refused."""
+        record = self.all.get(needed.place)
+        if record is not None:
+            _require_same(record, needed, self.folder)
+        return record
+
+    def with_gammas(self, needed: Needed) -> Record | None:
+        """A record of the training that is needed, of whatever seed, that has its scaling factors."""
+        return next((record for record in self.of_any_seed(needed) if record.gammas), None)
+
+    def lacks(self, needed: Needed) -> str:
+        """What is missing of a record, in a few words; nothing where all is there."""
+        if needed.gammas:
+            found = self.of_any_seed(needed)
+            return "" if self.with_gammas(needed) else "γ not recorded" if found else "not run"
+        record = self.find(needed)
+        if record is None:
+            return "not run"
+        if needed.kind in (Kind.PRUNED, Kind.ISTA) and "accuracy_finetuned" not in record.results:
+            return "not fine-tuned"
+        return SCRATCH_LACKS if needed.scratch and "accuracy_scratch" not in record.results else ""
+
+    def of_any_seed(self, needed: Needed) -> Sequence[Record]:
+        """The records of the needed training and pruning, whatever the seed, at its own thresholds or shifted ones."""
+        return self._by_experiment.get(_of_no_seed(needed.experiment), [])
+
+    @cached_property
+    def _by_experiment(self) -> dict[Experiment, list[Record]]:
+        found: dict[Experiment, list[Record]] = {}
+        for record in self.all.values():
+            if "rounds" not in record.content:
+                found.setdefault(_of_no_seed(record.experiment), []).append(record)
+        return found
+
+    def _read(self, path: Path) -> Record | None:
+        """A file of something else than a run, a latency say, is none of ours."""
+        try:
+            content = json.loads(path.read_text(encoding="utf-8"))
+        except ValueError as error:
+            raise TrainingError(f"{path}: is not JSON: {error}. Get it back from version control.") from error
+        if not isinstance(content, dict) or "training" not in content.get("experiment", ()):
+            return None
+        place = path.relative_to(self.folder).with_suffix("").as_posix()
+        return Record(place, Experiment.from_dict(normalised(content["experiment"]), str(path)), content)
+
+
+def _of_no_seed(experiment: Experiment) -> Experiment:
+    return replace(experiment, training=replace(experiment.training, seed=0))
+
+
+def _require_same(record: Record, needed: Needed, folder: Path) -> None:
+    where = folder / f"{record.place}.json"
+    found, asked = flat(record.experiment.to_dict()), flat(needed.experiment.to_dict())
+    for name, value in asked.items():
+        if found[name] != value:
+            raise TrainingError(f"{where}: has {name}={found[name]}, and the paper's run {value}. Move it elsewhere.")
+    if CONTENT[needed.kind] not in record.content:
+        raise TrainingError(f"{where}: has no {CONTENT[needed.kind]}. Move it elsewhere.")

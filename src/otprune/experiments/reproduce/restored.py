@@ -1,0 +1,68 @@
+"""The pruned architecture of a record, made again without the weights that it was found in.
+
+What a layer keeps follows from which of its γ are negligible. So a fresh model whose γ are one and zero is pruned to
+the same architecture, and that is all that training from scratch needs. Whether it is the same is checked by its cost.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import nn
+
+import otprune as ot
+from otprune.errors import TrainingError
+from otprune.experiments.experiment import Experiment
+from otprune.experiments.folder import PRUNED
+from otprune.experiments.pipeline import Pipeline
+from otprune.experiments.reproduce.records import Record
+from otprune.experiments.stages import totals
+from otprune.plan import PruningPlan
+from otprune.thresholds import Rule
+
+
+def restore(pipeline: Pipeline, record: Record) -> None:
+    """Write pruned.safetensors and the results of a record into the pipeline's folder, unless they are there."""
+    if (pipeline.folder / PRUNED).exists():
+        return
+    small = ot.prune(*pruned_alike(pipeline, record))
+    found = totals(ot.cost(small, pipeline.example()))
+    if found != record.results["cost_after"]:
+        raise TrainingError(
+            f"{record.place}: what it kept does not say which network it was pruned to, which cost "
+            f"{record.results['cost_after']}, not {found}: run it again in a folder of its own, otprune run and scratch"
+        )
+    pipeline.note(**record.results)
+    ot.save(small, pipeline.folder / PRUNED)
+
+
+def pruned_alike(pipeline: Pipeline, record: Record) -> tuple[nn.Module, PruningPlan]:
+    """A fresh model, and the plan that prunes it as the record's was pruned."""
+    model, layers = pipeline.fresh_model().to(pipeline.device), record.results["layers"]
+    for layer in layers:
+        gamma = model.get_submodule(layer["name"]).get_parameter("weight")
+        gamma.data.copy_(important(layer, record.gammas.get(layer["name"])))
+    limit = record.experiment.pruning.max_layer_ratio
+    return model, ot.plan(model, pipeline.example(), _rule(record.experiment, layers), max_ratio=limit)
+
+
+def important(layer: Mapping[str, Any], gamma: Sequence[float] | None) -> torch.Tensor:
+    """One for the important channels of a layer, zero for others; which they are is told by γ, if at all.
+
+    >>> important({"channels": 3, "kept": 2, "negligible": 1}, [0.5, 1e-7, -0.4])
+    tensor([1., 0., 1.])
+    """
+    count = layer["channels"] - layer["negligible"] if layer["kept"] else 0
+    magnitudes = torch.tensor(gamma or [1.0] * layer["channels"]).abs()
+    flags = torch.zeros(layer["channels"])
+    flags[magnitudes.argsort(descending=True, stable=True)[:count]] = 1.0
+    return flags
+
+
+def _rule(experiment: Experiment, layers: Sequence[Mapping[str, Any]]) -> Rule:
+    """The rule that finds zeros negligible, and removes branches if that of the record does."""
+    if experiment.pruning.rule == "ot":
+        return ot.OptimalThreshold(experiment.pruning.delta)
+    channels = sum(layer["channels"] for layer in layers)
+    zeros = channels - sum(int(important(layer, None).sum()) for layer in layers)
+    return ot.GlobalRatio((zeros + 0.5) / channels)

@@ -1,0 +1,162 @@
+"""The tables and figures of the paper by name, and the records that each needs. A table first; what fills it after."""
+
+import difflib
+import functools
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from otprune.errors import TrainingError
+from otprune.experiments import paper
+from otprune.experiments.iterate import Restart
+from otprune.experiments.reproduce.needed import Needed, baseline, by_ista, pruned, rounds, shifted
+
+# In the order that they are run in: what is quick and what most depends on first.
+PAIRS = (
+    ("cifar10", "vgg14"),
+    ("cifar100", "vgg14"),
+    ("cifar100", "densenet121"),
+    ("cifar100", "resnet50"),
+    ("cifar10", "densenet121"),
+    ("cifar10", "resnet50"),
+)
+# The paper does not say which shares of the channels Network Slimming removed; these span its figures.
+RATIOS = (0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8)
+
+
+@dataclass(frozen=True)
+class Row:
+    """A table or a figure: what it shows, the records behind it, and what else is to be said of it."""
+
+    name: str
+    title: str
+    needs: tuple[Needed, ...] = ()
+    remark: str = ""
+
+
+@functools.cache
+def rows() -> Mapping[str, Row]:
+    """Everything that the paper shows, by name.
+
+    >>> list(rows())[:3]
+    ['baselines', 'threshold-demo', 'layer-distributions']
+    """
+    everything = (
+        Row("baselines", "Table: baselines", tuple(_baselines())),
+        Row("threshold-demo", "Figure: threshold demo", (shifted("cifar10", "vgg14", _LAYERS_LAM),)),
+        Row("layer-distributions", "Figure: distributions of γ in two layers", (_gammas(_LAYERS_LAM),)),
+        Row("lambda-distributions", "Figure: distributions of γ under two λ", tuple(map(_gammas, _LAMBDAS))),
+        Row("accuracy-vs-cost", "Figure: accuracy against pruned FLOPs and parameters", tuple(_sweeps(scratch=True))),
+        Row("without-training", "Figure: accuracy without any training", tuple(_sweeps(scratch=False))),
+        Row("statistics", "Table: statistics over 11 seeds", tuple(_statistics())),
+        Row("resnet20", "Figure: ResNet-20 and the ISTA method of Ye et al. 2018", tuple(_resnet20())),
+        Row("iterative", "Figure: iterative pruning", tuple(_iterative())),
+        Row("edge-latency", "Figure: latency at the edge", remark=EDGE),
+        Row("ilsvrc", "Table: ILSVRC-2012", remark=ILSVRC),
+    )
+    return {row.name: row for row in everything}
+
+
+EDGE = "Not measured yet: it needs the export to OpenVINO, which this version does not have."
+ILSVRC = (
+    "ILSVRC-2012 is not here, so no accuracy can be measured. The recipe is run for a few steps on made images, to "
+    "show that it runs; what the unpruned networks cost does not depend on the images."
+)
+_POINTS = paper.table("points")
+_LAYERS_LAM: float = _POINTS["distributions"]["layers_lam"]
+_LAMBDAS: list[float] = _POINTS["distributions"]["lambdas"]
+
+
+def row(name: str) -> Row:
+    """A table or figure by its name.
+
+    >>> row("iterativ")
+    Traceback (most recent call last):
+        ...
+    otprune.errors.TrainingError: the paper has no iterativ here; did you mean iterative?
+    """
+    found = rows()
+    if name in found:
+        return found[name]
+    near = difflib.get_close_matches(name, found, n=1)
+    hint = f"did you mean {near[0]}?" if near else f"choose one of {', '.join(found)}"
+    raise TrainingError(f"the paper has no {name} here; {hint}")
+
+
+def sweep(data: str, model: str, scratch: bool = False) -> tuple[Needed, ...]:
+    """OT at every λ of the paper's table.
+
+    >>> len(sweep("cifar10", "vgg14"))
+    7
+    """
+    return tuple(pruned(data, model, lam, scratch=scratch) for lam in paper.lambdas()[data, model])
+
+
+def slimming(data: str, model: str, scratch: bool = False) -> tuple[Needed, ...]:
+    """Network Slimming at several ratios of one training.
+
+    >>> len({needed.trained_at for needed in slimming("cifar10", "vgg14")})
+    1
+    """
+    lam = paper.slimming_lam(model)
+    return tuple(pruned(data, model, lam, ratio=ratio, scratch=scratch) for ratio in RATIOS)
+
+
+def ista() -> tuple[Needed, ...]:
+    """The runs of Ye et al., made here.
+
+    >>> len(ista())
+    2
+    """
+    return tuple(by_ista(rho) for rho in _POINTS["ye2018"]["rhos"])
+
+
+def seeds(data: str, rule: str) -> tuple[Needed, ...]:
+    """A column of the statistics table: one λ, every seed; Network Slimming keeps as many channels as in the paper.
+
+    >>> seeds("cifar10", "ns")[0].place
+    'cifar10/vgg14/ns0.7003-lam2e-4-seed0'
+    """
+    table = paper.table("statistics")
+    kept = paper.statistics(data, "ns").total.mean
+    ratio = _ratio_that_keeps(round(kept), sum(table["channels"])) if rule == "ns" else None
+    return tuple(pruned(data, table["model"], table["lam"], seed=seed, ratio=ratio) for seed in range(table["runs"]))
+
+
+def _ratio_that_keeps(kept: int, channels: int) -> float:
+    """The shortest ratio, to four digits, that leaves so many channels."""
+    return math.ceil(10_000 * (channels - kept) / channels) / 10_000
+
+
+def _baselines() -> Iterator[Needed]:
+    yield from (baseline(data, model) for data, model in PAIRS)
+
+
+def _gammas(lam: float) -> Needed:
+    return pruned("cifar10", "vgg14", lam, gammas=True)
+
+
+def _sweeps(scratch: bool) -> Iterator[Needed]:
+    for data, model in PAIRS:
+        yield baseline(data, model)
+        yield from sweep(data, model, scratch)
+        yield from slimming(data, model, scratch)
+
+
+def _statistics() -> Iterator[Needed]:
+    for data in ("cifar10", "cifar100"):
+        yield from seeds(data, "ot")
+        yield from seeds(data, "ns")
+
+
+def _resnet20() -> Iterator[Needed]:
+    yield baseline("cifar10", "resnet20")
+    yield from sweep("cifar10", "resnet20")
+    yield from ista()
+
+
+def _iterative() -> Iterator[Needed]:
+    asked = _POINTS["iterative"]
+    for ratio in (None, asked["slimming_ratio"]):
+        for restart in Restart:
+            yield rounds(asked["data"], asked["model"], asked["lam"], restart, ratio)

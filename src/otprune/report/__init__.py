@@ -1,0 +1,1 @@
+"""What records come to: figures, tables, and the page on how the paper is reproduced."""

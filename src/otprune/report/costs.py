@@ -1,0 +1,175 @@
+"""Accuracy against what was pruned: OT and Network Slimming, fine-tuned, from scratch, and without any training."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from otprune.experiments import paper
+from otprune.experiments.reproduce.needed import baseline
+from otprune.experiments.reproduce.records import Records
+from otprune.experiments.reproduce.rows import PAIRS, slimming, sweep
+from otprune.report.points import Point, points, subject
+from otprune.report.style import BASELINE, FAINT, NS, OT, PAPER, Sketch, figure, legend
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+KINDS = {"flops": "FLOPs", "parameters": "parameters"}
+DEEPEST = 15  # points below the best that are still shown
+PAPERS_MARKER: dict[str, Any] = {"markersize": 10, "markeredgecolor": PAPER, "markeredgewidth": 0.8, "zorder": 5}
+
+
+@dataclass(frozen=True)
+class Pair:
+    """What there is of a network on its data: OT's and NS's points, and the accuracy of the unpruned network."""
+
+    data: str
+    model: str
+    ot: Sequence[Point]
+    ns: Sequence[Point]
+    baseline: float | None
+
+
+def pair(records: Records, data: str, model: str) -> Pair:
+    """What is recorded of a network on its data.
+
+    >>> from pathlib import Path
+    >>> pair(Records(Path("nowhere")), "cifar10", "vgg14").ot
+    []
+    """
+    unpruned = records.find(baseline(data, model))
+    accuracy = None if unpruned is None else 100 * unpruned.results["accuracy_sparse"]
+    return Pair(data, model, points(records, sweep(data, model)), points(records, slimming(data, model)), accuracy)
+
+
+def accuracy_vs_cost(records: Records) -> Iterator[Sketch]:
+    """A figure for each network and its data, where something of it is recorded.
+
+    >>> from pathlib import Path
+    >>> list(accuracy_vs_cost(Records(Path("nowhere"))))
+    []
+    """
+    for found in _recorded(records, "finetuned", "scratch"):
+        caption = f"{subject(found.data, found.model)}: test accuracy against pruned FLOPs and parameters."
+        yield Sketch(f"accuracy-vs-cost-{found.data}-{found.model}", caption, partial(_against_cost, found))
+
+
+def without_training(records: Records) -> Iterator[Sketch]:
+    """The same without any training after pruning, as it is and recalibrated.
+
+    >>> from pathlib import Path
+    >>> list(without_training(Records(Path("nowhere"))))
+    []
+    """
+    for found in _recorded(records, "pruned", "recalibrated"):
+        caption = f"{subject(found.data, found.model)}: test accuracy of pruned networks without any training."
+        yield Sketch(f"without-training-{found.data}-{found.model}", caption, partial(_untrained, found))
+
+
+def _recorded(records: Records, *stages: str) -> Iterator[Pair]:
+    """What there is to show of some stages."""
+    for data, model in PAIRS:
+        found = pair(records, data, model)
+        if any(stage in point.accuracy for point in (*found.ot, *found.ns) for stage in stages):
+            yield found
+
+
+def _against_cost(found: Pair) -> "Figure":
+    title = f"{subject(found.data, found.model)}: accuracy against what was pruned"
+    drawn, axes = figure(title, 2, 2, (9.2, 7.2), sharey=True)
+    for row, (kind, name) in enumerate(KINDS.items()):
+        _finetuned(axes[row, 0], found, kind)
+        _from_scratch(axes[row, 1], found, kind)
+        for ax in axes[row]:
+            ax.set_xlabel(f"pruned {name} (%)")
+            ax.set_xlim(0, 100)
+        axes[row, 0].set_ylabel("test accuracy (%)")
+    axes[0, 0].set_title("fine-tuned")
+    axes[0, 1].set_title("trained from scratch")
+    for ax in (axes[0, 0], axes[0, 1]):
+        legend(ax, loc="lower left")
+    _fit([ax for line in axes for ax in line])
+    return drawn
+
+
+def _finetuned(ax: "Axes", found: Pair, kind: str) -> None:
+    _baselines(ax, found)
+    line(ax, found.ot, kind, "finetuned", "OT, 40 epochs", color=OT, marker="o")
+    line(ax, found.ot, kind, "finetuned_1", "OT, 1 epoch", color=OT, marker="o", linestyle=":", fillstyle="none")
+    line(ax, found.ns, kind, "finetuned", "NS, 40 epochs", color=NS, marker="s")
+    line(ax, found.ns, kind, "finetuned_1", "NS, 1 epoch", color=NS, marker="s", linestyle=":", fillstyle="none")
+    _papers_points(ax, found, kind)
+
+
+def _from_scratch(ax: "Axes", found: Pair, kind: str) -> None:
+    _baselines(ax, found)
+    line(ax, found.ot, kind, "scratch", "OT, from scratch", color=OT, marker="o")
+    line(ax, found.ns, kind, "scratch", "NS, from scratch", color=NS, marker="s")
+    if not any("scratch" in point.accuracy for point in (*found.ot, *found.ns)):
+        ax.text(0.5, 0.5, "not trained from scratch yet", transform=ax.transAxes, ha="center", color=FAINT)
+
+
+def _untrained(found: Pair) -> "Figure":
+    title = f"{subject(found.data, found.model)}: accuracy without any training after pruning"
+    drawn, axes = figure(title, 1, 1, (6.4, 4.4))
+    ax = axes[0, 0]
+    _baselines(ax, found)
+    for method, series, color, marker in (("OT", found.ot, OT, "o"), ("NS", found.ns, NS, "s")):
+        line(ax, series, "flops", "recalibrated", f"{method}, recalibrated", color=color, marker=marker)
+        style = {"color": color, "marker": marker, "linestyle": ":", "fillstyle": "none"}
+        line(ax, series, "flops", "pruned", f"{method}, as pruned", **style)
+    ax.set_xlabel("pruned FLOPs (%)")
+    ax.set_ylabel("test accuracy (%)")
+    ax.set_xlim(0, 100)
+    ax.set_ylim(0, 100)
+    legend(ax, loc="lower left")
+    return drawn
+
+
+def line(ax: "Axes", series: Sequence[Point], kind: str, stage: str, label: str, **style: Any) -> None:
+    """The points that have been through a stage, with bars over seeds where there are several."""
+    there = [point for point in series if stage in point.accuracy]
+    if not there:
+        return
+    x, y = ([getattr(p, kind).mean for p in there], [p.accuracy[stage].mean for p in there])
+    ax.plot(x, y, label=label, **style)
+    several = [point for point in there if point.seeds > 1]
+    if several:
+        places = [[getattr(p, kind) for p in several], [p.accuracy[stage] for p in several]]
+        (x, y), (xerr, yerr) = ([s.mean for s in one] for one in places), ([s.std for s in one] for one in places)
+        ax.errorbar(x, y, yerr, xerr, fmt="none", ecolor=style["color"], elinewidth=1)
+
+
+def _baselines(ax: "Axes", found: Pair) -> None:
+    theirs = paper.baselines()[found.data, found.model].accuracy
+    ax.axhline(theirs, color=FAINT, linestyle="--", linewidth=1, label=f"unpruned, paper ({theirs:g} %)")
+    if found.baseline is not None:
+        label = f"unpruned, here ({found.baseline:.2f} %)"
+        ax.axhline(found.baseline, color=BASELINE, linestyle="--", linewidth=1, label=label)
+
+
+def _papers_points(ax: "Axes", found: Pair, kind: str) -> None:
+    """The fine-tuned networks that the paper gives in numbers."""
+    whole = getattr(paper.baselines()[found.data, found.model], kind)
+    table, headline = paper.table("statistics"), paper.table("points")["headline"]
+    if found.model == table["model"] and found.data in table:
+        for rule, marker, color in (("ot", "*", OT), ("ns", "X", NS)):
+            column = paper.statistics(found.data, rule)
+            cost, label = getattr(column, kind), f"{rule.upper()}, paper ({table['runs']} seeds)"
+            x, xerr = 100 * (1 - cost.mean / whole), 100 * cost.std / whole
+            style: dict[str, Any] = {"fmt": marker, "color": color, "label": label, **PAPERS_MARKER}
+            ax.errorbar(x, column.accuracy.mean, column.accuracy.std, xerr, elinewidth=1, ecolor=PAPER, **style)
+    if (found.model, found.data) == (headline["model"], headline["data"]):
+        place = (100 * (1 - headline[kind] / whole), headline["accuracy"])
+        ax.plot(*place, "*", color=OT, label="OT, paper", **PAPERS_MARKER)
+
+
+def _fit(axes: Sequence["Axes"]) -> None:
+    """Leave out networks that are broken, so that the others can be told apart."""
+    values = [y for ax in axes for line in ax.get_lines() for y in np.asarray(line.get_ydata(), float).tolist()]
+    best, worst = max(values), min(values)
+    axes[0].set_ylim(max(worst, best - DEEPEST) - 0.5, best + 0.5)

@@ -1,0 +1,43 @@
+"""Two methods at the same cost: how far one lies above the other where both have been measured."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from otprune.report.points import Point
+
+Place = tuple[float, float]
+"""Pruned FLOPs and accuracy, both in percent."""
+
+
+def placed(points: Sequence[Point], stage: str) -> list[Place]:
+    """Where networks lie that have been through a stage.
+
+    >>> placed([], "finetuned")
+    []
+    """
+    return [(point.flops.mean, point.accuracy[stage].mean) for point in points if stage in point.accuracy]
+
+
+def margins(line: Sequence[Place], others: Sequence[Place], least: float = 0.0) -> list[float]:
+    """How many points of accuracy a line lies above other networks, at each of them that lies in its range.
+
+    `least` is the share of FLOPs from which on networks count.
+
+    >>> margins([(0, 94), (100, 90)], [(25, 92), (50, 91)], least=50)
+    [1.0]
+    """
+    if len(line) < 2:
+        return []
+    x, y = zip(*sorted(line), strict=True)
+    return [float(np.interp(at, x, y)) - value for at, value in others if max(x[0], least) <= at <= x[-1]]
+
+
+def gaps(points: Sequence[Point], later: str, earlier: str) -> list[float]:
+    """How many points of accuracy each network gains from one stage to another.
+
+    >>> gaps([], "finetuned", "pruned")
+    []
+    """
+    there = [point.accuracy for point in points if later in point.accuracy and earlier in point.accuracy]
+    return [found[later].mean - found[earlier].mean for found in there]

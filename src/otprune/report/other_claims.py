@@ -1,0 +1,227 @@
+"""Claims about single experiments: shifted thresholds, seeds, rounds, branches, ResNet-20, the headline."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from otprune.experiments import paper
+from otprune.experiments.reproduce.needed import baseline
+from otprune.experiments.reproduce.records import Record, Records
+from otprune.experiments.reproduce.rows import PAIRS, ista, row, sweep
+from otprune.report.columns import column
+from otprune.report.margins import Place, margins, placed
+from otprune.report.points import DATA_NAMES, Point, finetuned, points, subject
+from otprune.report.verdicts import CLOSE, FEW, ROUNDING, Claim, Verdict, averages, listed, on_average_above
+
+
+def threshold_at_the_edge(records: Records) -> Claim:
+    """Nothing is lost up to it, and something past it even after fine-tuning.
+
+    >>> from pathlib import Path
+    >>> threshold_at_the_edge(Records(Path("nowhere"))).verdict.value
+    'not yet measured'
+    """
+    text = (
+        f"OT's threshold is at the edge: up to it at most {CLOSE:g} points are lost; past it fine-tuning cannot mend."
+    )
+    record = records.find(row("threshold-demo").needs[0])
+    if record is None:
+        return Claim(text, Verdict.OPEN, "", "threshold-demo")
+    full, at = record.content["accuracy_sparse"], {one["shift"]: one for one in record.content["shifts"]}
+    worst = min(100 * (one["accuracy_recalibrated"] - full) for shift, one in at.items() if shift <= 0)
+    past = 100 * (at[max(at)]["accuracy_finetuned"] - at[0]["accuracy_finetuned"])
+    evidence = f"recalibrated {worst:+.2f} points at worst; shifted by {max(at):+g} and fine-tuned {past:+.2f} points"
+    return Claim(text, Verdict.of([worst >= -CLOSE and past < 0]), evidence, "threshold-demo")
+
+
+def better_over_seeds(records: Records) -> Claim:
+    """Smaller and more accurate, both on average over the seeds.
+
+    >>> from pathlib import Path
+    >>> better_over_seeds(Records(Path("nowhere"))).verdict.value
+    'not yet measured'
+    """
+    evidence, judged = [], []
+    for data, name in DATA_NAMES.items():
+        ours, theirs = (column(records, data, rule) for rule in ("ot", "ns"))
+        if ours and theirs:
+            cost = ours.pruned.flops.mean / theirs.pruned.flops.mean
+            gain = ours.pruned.accuracy.mean - theirs.pruned.accuracy.mean
+            judged.append(cost < 1 and gain > 0)
+            evidence.append(f"{name}: {100 * cost:.1f} % of NS's FLOPs, accuracy {gain:+.2f} points")
+    text = "Over the seeds, with no more channels, OT's VGG-14 costs less than NS's and is more accurate."
+    return Claim(text, Verdict.of(judged), listed(evidence), "statistics")
+
+
+def rounds_are_stable(records: Records) -> Claim:
+    """After the first round, every further one finds little to remove.
+
+    >>> from pathlib import Path
+    >>> rounds_are_stable(Records(Path("nowhere"))).verdict.value
+    'not yet measured'
+    """
+    found = {_restart(one): max(_further(one)) for one in _rounds(records, "ot")}
+    evidence = [f"{restart}: a further round takes at most {100 * one:.1f} %" for restart, one in found.items()]
+    text = f"Iterative OT is stable: a further round takes less than {100 * FEW:g} % of the FLOPs that are left."
+    return Claim(text, Verdict.of([one < FEW for one in found.values()]), listed(evidence), "iterative")
+
+
+def one_shot_beats_rounds(records: Records) -> Claim:
+    """At each round of NS that lies in the range of OT's sweep.
+
+    >>> from pathlib import Path
+    >>> one_shot_beats_rounds(Records(Path("nowhere"))).verdict.value
+    'not yet measured'
+    """
+    line = points(records, sweep("cifar10", "vgg14"))
+    measured = {
+        _restart(one): margins(placed(line, one.content["restart"]), _places(one)) for one in _rounds(records, "ns")
+    }
+    found = {name: values for name, values in measured.items() if values}
+    text = "OT in one shot is more accurate than NS in rounds."
+    return Claim(text, on_average_above(found), averages(found), "iterative")
+
+
+def branches_go(records: Records) -> Claim:
+    """Whole branches of residual networks go at some λ.
+
+    >>> from pathlib import Path
+    >>> branches_go(Records(Path("nowhere"))).verdict.value
+    'not yet measured'
+    """
+    text = "Whole branches of networks with skip connections can be removed."
+    found = {
+        subject(data, model): [len(one["removed"]) for one in _sweep(records, data, model)]
+        for data, model in PAIRS
+        if model != "vgg14"
+    }
+    most = {name: max(one) for name, one in found.items() if one}
+    evidence = [f"{name}: up to {one} modules go with their branches" for name, one in most.items()]
+    return Claim(text, Verdict.of([any(most.values())] if most else []), listed(evidence), "accuracy-vs-cost")
+
+
+def loses_less_than_reported(records: Records) -> Claim:
+    """At each network that Ye et al. report; where OT removes more than that, its mildest network is compared.
+
+    >>> from pathlib import Path
+    >>> loses_less_than_reported(Records(Path("nowhere"))).verdict.value
+    'not yet measured'
+    """
+    theirs = paper.table("points")["ye2018"]
+    lost = [theirs["baseline"] - accuracy for accuracy in theirs["accuracy"]]
+    places = [(100 * share, points) for share, points in zip(theirs["removed_parameters"], lost, strict=True)]
+    return _compared_losses("ResNet-20: OT loses less accuracy than Ye et al. report.", records, places)
+
+
+def loses_less_than_ista(records: Records) -> Claim:
+    """The same against the runs of ISTA that were made here.
+
+    >>> from pathlib import Path
+    >>> loses_less_than_ista(Records(Path("nowhere"))).verdict.value
+    'not yet measured'
+    """
+    places = _losses(records, finetuned(records, ista()))
+    return _compared_losses("ResNet-20: OT loses less accuracy than our own run of ISTA.", records, places)
+
+
+def headline(records: Records) -> Claim:
+    """A network that costs no more and is as accurate.
+
+    >>> from pathlib import Path
+    >>> headline(Records(Path("nowhere"))).verdict.value
+    'not yet measured'
+    """
+    asked = paper.table("points")["headline"]
+    text = f"{subject(asked['data'], asked['model'])}: {_reached(asked['accuracy'], asked)}, by OT, fine-tuned."
+    found = [one for one in _sweep(records, asked["data"], asked["model"]) if "accuracy_finetuned" in one]
+    costs = ("flops", "parameters")
+    small = [one for one in found if all(one["cost_after"][kind] <= ROUNDING * asked[kind] for kind in costs)]
+    if not small:
+        missing = "no network as small is recorded" if found else ""
+        return Claim(text, Verdict.OPEN, missing, "accuracy-vs-cost")
+    best = max(small, key=lambda one: float(one["accuracy_finetuned"]))
+    accuracy = 100 * best["accuracy_finetuned"]
+    evidence = _reached(accuracy, best["cost_after"])
+    return Claim(text, Verdict.of([accuracy >= asked["accuracy"]]), evidence, "accuracy-vs-cost")
+
+
+def faster_at_the_edge(_records: Records) -> Claim:
+    """Measured where networks are deployed, not by these records.
+
+    >>> from pathlib import Path
+    >>> faster_at_the_edge(Records(Path("nowhere"))).verdict.value
+    'not yet measured'
+    """
+    asked = paper.table("points")["edge"]
+    text = f"At the edge, VGG-14 is {asked['speedup_without_loss']} times as fast without a loss of accuracy."
+    return Claim(text, Verdict.OPEN, "", "edge-latency")
+
+
+OTHER_CLAIMS: tuple[Callable[[Records], Claim], ...] = (
+    threshold_at_the_edge,
+    better_over_seeds,
+    rounds_are_stable,
+    one_shot_beats_rounds,
+    branches_go,
+    loses_less_than_reported,
+    loses_less_than_ista,
+    headline,
+    faster_at_the_edge,
+)
+
+
+def _losses(records: Records, found: Sequence[Point]) -> list[Place]:
+    """Pruned parameters and points of accuracy lost; nothing as long as there is no unpruned network."""
+    unpruned = records.find(baseline("cifar10", "resnet20"))
+    if unpruned is None:
+        return []
+    full = 100 * unpruned.results["accuracy_sparse"]
+    return [(point.parameters.mean, full - point.accuracy["finetuned"].mean) for point in found]
+
+
+def _compared_losses(text: str, records: Records, theirs: Sequence[Place]) -> Claim:
+    line = sorted(_losses(records, finetuned(records, sweep("cifar10", "resnet20"))))
+    if not line:
+        return Claim(text, Verdict.OPEN, "", "resnet20")
+    x, y = zip(*line, strict=True)
+    inside = [(share, lost, float(np.interp(share, x, y))) for share, lost in theirs if share <= x[-1]]
+    evidence = [
+        f"{max(share, x[0]):.0f} % of the parameters gone: {ours:.2f} points; theirs {lost:.2f} at {share:.0f} %"
+        for share, lost, ours in inside
+    ]
+    return Claim(text, Verdict.of([ours < lost for _, lost, ours in inside]), listed(evidence), "resnet20")
+
+
+def _sweep(records: Records, data: str, model: str) -> Iterator[Mapping[str, Any]]:
+    for needed in sweep(data, model):
+        if record := records.find(needed):
+            yield record.results
+
+
+def _rounds(records: Records, rule: str) -> Iterator[Record]:
+    for needed in row("iterative").needs:
+        record = records.find(needed)
+        if record is not None and needed.experiment.pruning.rule == rule:
+            yield record
+
+
+def _restart(record: Record) -> str:
+    return "from scratch" if record.content["restart"] == "scratch" else "fine-tuned"
+
+
+def _places(record: Record) -> list[tuple[float, float]]:
+    done = (one for one in record.content["rounds"] if one["accuracy"] is not None)
+    return [(100 * (1 - one["flops"]), 100 * one["accuracy"]) for one in done]
+
+
+def _further(record: Record) -> list[float]:
+    """The share of the FLOPs left that each round after the first removes; nothing where there was no further one."""
+    left: list[float] = [one["flops"] for one in record.content["rounds"]]
+    return [1 - now / before for before, now in pairwise(left)] or [0.0]
+
+
+def _reached(accuracy: float, cost: Mapping[str, float]) -> str:
+    flops, parameters = cost["flops"] / 1e6, cost["parameters"] / 1e6
+    return f"{accuracy:.2f} % with {flops:.0f}M FLOPs and {parameters:.2f}M parameters"

@@ -1,0 +1,106 @@
+"""docs/reproduction.md: which claims of the paper hold here, every table and figure, and what could not be run."""
+
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+from otprune.experiments.reproduce.records import Record, Records
+from otprune.experiments.reproduce.rows import Row, rows
+from otprune.report.claims import claims
+from otprune.report.figures import FIGURES
+from otprune.report.markdown import NONE, markdown_table, measured_with
+from otprune.report.points import counted
+from otprune.report.tables import TABLES
+from otprune.report.verdicts import Verdict
+
+INTRODUCTION = """\
+# The paper, reproduced
+
+Everything on this page is made from the records under [results/](../results) by `make reproduction`; no number is
+typed. `otprune reproduce NAME` runs what has no record yet and draws what is there; `otprune reproduce` lists all.
+Accuracy is that of the last checkpoint on the test images. FLOPs are counted as the paper counts them. NS is Network
+Slimming, OT is Optimal Thresholding; pruned networks have no masks, their channels are gone."""
+BOLD = "Bold differences lie outside the paper's spread (one standard deviation)."
+
+
+def page(records: Records, remarks: Path) -> str:
+    """The whole page, in Markdown; `remarks` is a folder with what is to be said of a table or figure: NAME.md.
+
+    >>> page(Records(Path("nowhere")), Path("nowhere")).splitlines()[0]
+    '# The paper, reproduced'
+    """
+    parts = [INTRODUCTION, *_made_with(records), *_claims(records)]
+    for row in rows().values():
+        parts += _section(row, records, remarks)
+    return "\n\n".join([*parts, *_missing(records)]) + "\n"
+
+
+def _made_with(records: Records) -> Iterator[str]:
+    runs = list(records.all.values())
+    if runs:
+        machines = ", or ".join(sorted({measured_with(record.provenance) for record in runs}))
+        hours = sum(map(_seconds, runs)) / 3600
+        yield f"So far {counted(len(runs), 'record')}, {hours:.1f} hours of training on {machines}."
+
+
+def _seconds(record: Record) -> float:
+    """What the stages took, runs beside each other sharing the time."""
+    parts = [one.get("results", one) for one in record.content.get("rounds", [record.content])]
+    total = 0.0
+    for spent in (part.get("seconds", {}) for part in parts):
+        stages = [stage for stage in spent if not stage.endswith("_side_by_side")]
+        total += sum(spent[stage] / spent.get(f"{stage}_side_by_side", 1) for stage in stages)
+    return total
+
+
+def _claims(records: Records) -> Iterator[str]:
+    found = claims(records)
+    counts = Counter(claim.verdict for claim in found)
+    yield "## Which claims hold here"
+    yield (
+        f"Of {len(found)} claims {counts[Verdict.HOLDS]} hold in all that was measured, {counts[Verdict.FAILS]} do "
+        f"not, and {counts[Verdict.OPEN]} are not measured yet."
+    )
+    lines = [(c.text, f"**{c.verdict}**", c.evidence or NONE, f"[{c.row}](#{c.row})") for c in found]
+    yield markdown_table(("claim", "here", "measured", "see"), lines, texts=4)
+
+
+def _section(row: Row, records: Records, remarks: Path) -> Iterator[str]:
+    yield f'<a id="{row.name}"></a>\n\n## {row.title}'
+    yield f"`otprune reproduce {row.name}`"
+    if row.remark:
+        yield row.remark
+    if row.needs:
+        yield _recorded(row, records)
+    for sketch in FIGURES[row.name](records) if row.name in FIGURES else ():
+        yield f"![{sketch.caption}](figures/{sketch.stem}.svg)\n\n*{sketch.caption}* ([PNG](figures/{sketch.stem}.png))"
+    if row.name in TABLES:
+        yield from TABLES[row.name](records)
+    if row.name == "statistics":
+        yield BOLD
+    remark = remarks / f"{row.name}.md"
+    if remark.exists():
+        yield remark.read_text(encoding="utf-8").strip()
+
+
+def _recorded(row: Row, records: Records) -> str:
+    lacking = {needed.place: why for needed in row.needs if (why := records.lacks(needed))}
+    places = {needed.place for needed in row.needs}
+    reasons = "".join(f"; {number} {why}" for why, number in sorted(Counter(lacking.values()).items()))
+    return f"Records: {len(places) - len(lacking)} of {len(places)}{reasons}."
+
+
+def _missing(records: Records) -> Iterator[str]:
+    """What could not be run here and why; what only waits for its turn."""
+    yield "## What is missing"
+    never = [f"- {row.name}: {row.remark}" for row in rows().values() if row.remark]
+    waiting = [f"- {row.name}: {_recorded(row, records)}" for row in rows().values() if _is_incomplete(row, records)]
+    yield "Could not be run here:"
+    yield "\n".join(never)
+    if waiting:
+        yield "Waits for its runs, for which time on a GPU is all that is lacking:"
+        yield "\n".join(waiting)
+
+
+def _is_incomplete(row: Row, records: Records) -> bool:
+    return any(records.lacks(needed) for needed in row.needs)

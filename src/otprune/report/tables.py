@@ -1,0 +1,220 @@
+"""The tables of the page: the paper's value, ours, and the difference; or ours alone where the paper gives none."""
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from otprune.experiments import paper
+from otprune.experiments.iterate import Restart
+from otprune.experiments.paper import Pruned
+from otprune.experiments.reproduce import made_images
+from otprune.experiments.reproduce.needed import baseline, lam_text
+from otprune.experiments.reproduce.records import Record, Records
+from otprune.experiments.reproduce.rows import PAIRS, ista, row, sweep
+from otprune.report.columns import RULES, column
+from otprune.report.costs import pair
+from otprune.report.markdown import NONE, compared, difference, markdown_table, percent
+from otprune.report.points import DATA_NAMES, MODEL_NAMES, Point, counted, finetuned, subject
+
+STAGES = {
+    "sparse": "unpruned",
+    "pruned": "as pruned",
+    "recalibrated": "recalibrated",
+    "finetuned_1": "1 epoch",
+    "finetuned": "fine-tuned",
+    "scratch": "from scratch",
+}
+WHO = ("paper", "here", "difference")
+Table = Callable[[Records], Iterator[str]]
+
+
+def baselines(records: Records) -> Iterator[str]:
+    """FLOPs, parameters and accuracy of the unpruned networks.
+
+    >>> from pathlib import Path
+    >>> len(next(baselines(Records(Path("nowhere")))).splitlines()) - 2
+    6
+    """
+    header = ["network", *(f"{what}, {who}" for what in ("FLOPs (M)", "params (M)", "accuracy (%)") for who in WHO)]
+    yield markdown_table(header, [_baseline_row(records, data, model) for data, model in PAIRS])
+
+
+def _baseline_row(records: Records, data: str, model: str) -> list[str]:
+    theirs, unpruned = paper.baselines()[data, model], records.find(baseline(data, model))
+    cost = _unpruned_cost(records, data, model)
+    accuracy = None if unpruned is None else 100 * unpruned.results["accuracy_sparse"]
+    cells = [difference(getattr(theirs, kind), cost.get(kind), unit=1e6) for kind in ("flops", "parameters")]
+    return [subject(data, model), *cells[0], *cells[1], *difference(theirs.accuracy, accuracy)]
+
+
+def _unpruned_cost(records: Records, data: str, model: str) -> Mapping[str, int]:
+    """From whatever record there is of the network: it does not depend on the run."""
+    of_network = (one for one in records.all.values() if (one.experiment.data, one.experiment.model) == (data, model))
+    return next((one.results["cost_before"] for one in of_network if "cost_before" in one.results), {})
+
+
+def shifts(records: Records) -> Iterator[str]:
+    """What each shift of the thresholds comes to.
+
+    >>> from pathlib import Path
+    >>> list(shifts(Records(Path("nowhere"))))
+    []
+    """
+    record = records.find(row("threshold-demo").needs[0])
+    if record is not None:
+        header = ("shift (log10)", "pruned FLOPs", "as pruned", "recalibrated", "fine-tuned")
+        yield markdown_table(header, [_shift_row(one) for one in record.content["shifts"]])
+
+
+def _shift_row(one: Mapping[str, Any]) -> list[str]:
+    accuracies = [_accuracy(one, stage) for stage in ("pruned", "recalibrated", "finetuned")]
+    return [f"{one['shift']:+g}", percent(100 * (1 - one["flops"]), 1), *accuracies]
+
+
+def sweeps(records: Records) -> Iterator[str]:
+    """Every network of the sweeps; the paper has these as figures without numbers.
+
+    >>> from pathlib import Path
+    >>> list(sweeps(Records(Path("nowhere"))))
+    []
+    """
+    for data, model in PAIRS:
+        found = pair(records, data, model)
+        rows = [("OT", point) for point in found.ot] + [("NS", point) for point in found.ns]
+        if rows:
+            header = (subject(data, model), "", "pruned FLOPs", "pruned params", *STAGES.values(), "seeds")
+            yield markdown_table(header, [_sweep_row(method, point) for method, point in rows], texts=2)
+
+
+def _sweep_row(method: str, point: Point) -> list[str]:
+    costs = [percent(getattr(point, kind).mean, 1) for kind in ("flops", "parameters")]
+    accuracies = [percent(point.accuracy[stage].mean if stage in point.accuracy else None) for stage in STAGES]
+    return [method, point.label, *costs, *accuracies, str(point.seeds)]
+
+
+def statistics(records: Records) -> Iterator[str]:
+    """Channels of every layer, FLOPs, parameters and accuracy over the seeds, for each data set.
+
+    >>> from pathlib import Path
+    >>> len(next(statistics(Records(Path("nowhere")))).splitlines()) - 2
+    17
+    """
+    for data, name in DATA_NAMES.items():
+        ours = {rule: column(records, data, rule) for rule in RULES}
+        seeds = {rule: one.seeds if one else 0 for rule, one in ours.items()}
+        header = [name, *(_headed(rule, who, seeds[rule]) for rule in RULES for who in WHO)]
+        columns = [
+            _statistics_cells(paper.statistics(data, rule), one.pruned if one else None) for rule, one in ours.items()
+        ]
+        layers = [f"layer {number}" for number in range(1, len(paper.table("statistics")["channels"]) + 1)]
+        labels = [*layers, "total", "FLOPs (M)", "params (M)", "accuracy (%)"]
+        yield markdown_table(header, [[label, *a, *b] for label, a, b in zip(labels, *columns, strict=True)])
+
+
+def _headed(rule: str, who: str, seeds: int) -> str:
+    return f"{rule.upper()}, {who}" + (f" ({counted(seeds, 'seed')})" if who == "here" else "")
+
+
+def _statistics_cells(theirs: Pruned, ours: Pruned | None) -> list[tuple[str, str, str]]:
+    layers = ours.layers if ours else [None] * len(theirs.layers)
+    cells = [compared(*both) for both in zip(theirs.layers, layers, strict=True)]
+    for name, unit in (("total", 1), ("flops", 1e6), ("parameters", 1e6), ("accuracy", 1)):
+        cells.append(compared(getattr(theirs, name), getattr(ours, name) if ours else None, unit=unit))
+    return cells
+
+
+def resnet20(records: Records) -> Iterator[str]:
+    """OT's networks beside those that Ye et al. report.
+
+    >>> from pathlib import Path
+    >>> len(next(resnet20(Records(Path("nowhere")))).splitlines()) - 2
+    2
+    """
+    theirs, unpruned = paper.table("points")["ye2018"], records.find(baseline("cifar10", "resnet20"))
+    full = None if unpruned is None else 100 * unpruned.results["accuracy_sparse"]
+    rows = [
+        ["OT", f"{point.label}, fine-tuned", *_drop(point, full)]
+        for point in finetuned(records, sweep("cifar10", "resnet20"))
+    ]
+    rows += [["ISTA", f"{point.label}, our run", *_drop(point, full)] for point in finetuned(records, ista())]
+    for share, accuracy in zip(theirs["removed_parameters"], theirs["accuracy"], strict=True):
+        lost = f"{theirs['baseline'] - accuracy:.2f}"
+        rows.append(["Ye et al.", "as they report", percent(100 * share, 0), percent(accuracy), lost])
+    yield markdown_table(("ResNet-20 on CIFAR-10", "", "pruned params", "accuracy", "points lost"), rows, texts=2)
+    yield from _resnet20_baseline(full)
+
+
+def _drop(point: Point, full: float | None) -> list[str]:
+    accuracy = point.accuracy["finetuned"].mean
+    return [percent(point.parameters.mean, 1), percent(accuracy), NONE if full is None else f"{full - accuracy:.2f}"]
+
+
+def _resnet20_baseline(full: float | None) -> Iterator[str]:
+    theirs = paper.baselines()["cifar10", "resnet20"].accuracy
+    cells = difference(theirs, full)
+    yield f"Unpruned: paper {cells[0]} %, here {cells[1]}, difference {cells[2]}."
+
+
+def iterative(records: Records) -> Iterator[str]:
+    """Every round of every way of pruning in rounds.
+
+    >>> from pathlib import Path
+    >>> list(iterative(Records(Path("nowhere"))))
+    []
+    """
+    found = [record for needed in row("iterative").needs if (record := records.find(needed))]
+    rows = [_round_row(record, one) for record in found for one in record.content["rounds"]]
+    if rows:
+        yield markdown_table(("rounds", "round", "pruned FLOPs", "pruned params", "accuracy"), rows)
+
+
+def _round_row(record: Record, one: Mapping[str, Any]) -> list[str]:
+    ways = {Restart.FINETUNED: "fine-tuned", Restart.SCRATCH: "from scratch"}
+    method = f"{record.experiment.pruning.rule.upper()}, {ways[record.content['restart']]}"
+    costs = [percent(100 * (1 - one[kind]), 1) for kind in ("flops", "parameters")]
+    accuracy = None if one["accuracy"] is None else 100 * one["accuracy"]
+    return [method, str(one["round"]), *costs, percent(accuracy)]
+
+
+def ilsvrc(records: Records) -> Iterator[str]:
+    """The paper's accuracies, and the costs that can be compared without the data.
+
+    >>> from pathlib import Path
+    >>> len(next(ilsvrc(Records(Path("nowhere")))).splitlines()) - 2
+    6
+    """
+    rows = [line for model in paper.table("ilsvrc") for line in _ilsvrc_rows(records, model)]
+    header = ("network", "method", "accuracy (%), paper", "GFLOPs, paper", "GFLOPs, here", "difference")
+    yield markdown_table(header, rows, texts=2)
+    ran = [MODEL_NAMES[model] for model in made_images.MODELS if made_images.place(model) in records.all]
+    yield f"Run for a few steps on made images: {', '.join(ran) or 'nothing yet'}."
+
+
+def _ilsvrc_rows(records: Records, model: str) -> Iterator[list[str]]:
+    found = records.all.get(made_images.place(model))
+    cost = found.content["cost_of_all_classes"]["flops"] if found else None
+    for method, cells in paper.table("ilsvrc")[model].items():
+        accuracies = cells["accuracy"] if isinstance(cells["accuracy"], list) else [cells["accuracy"]]
+        flops = difference(cells["flops"], cost if method == "baseline" else None, unit=1e9)
+        yield [MODEL_NAMES[model], _method(method, cells), " / ".join(f"{one:.2f}" for one in accuracies), *flops]
+
+
+def _method(method: str, cells: Mapping[str, Any]) -> str:
+    if method == "baseline":
+        return "unpruned"
+    return f"NS, {100 * cells['ratio']:g} % of the channels" if method == "ns" else f"OT, λ={lam_text(cells['lam'])}"
+
+
+TABLES: dict[str, Table] = {
+    "baselines": baselines,
+    "threshold-demo": shifts,
+    "accuracy-vs-cost": sweeps,
+    "statistics": statistics,
+    "resnet20": resnet20,
+    "iterative": iterative,
+    "ilsvrc": ilsvrc,
+}
+
+
+def _accuracy(found: Mapping[str, Any], stage: str) -> str:
+    value = found.get(f"accuracy_{stage}")
+    return percent(None if value is None else 100 * value)

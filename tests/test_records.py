@@ -1,0 +1,110 @@
+"""Records in the shape of today and of before; what they lack; and what is refused."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from otprune.errors import TrainingError
+from otprune.experiments.experiment import Experiment
+from otprune.experiments.iterate import Restart
+from otprune.experiments.reproduce.needed import Needed, baseline, pruned, rounds, shifted
+from otprune.experiments.reproduce.records import Records, normalised
+from otprune.experiments.reproduce.rows import rows
+from tests import made_records
+
+OT = pruned("cifar10", "vgg14", 1e-4)
+BEFORE = {
+    "model": "vgg14",
+    "data": "cifar10",
+    "training": {"epochs": 160, "lam": 1e-4, "decay_at": [0.5, 0.75]},
+    "delta": 1e-3,
+    "calibration_images": 10_000,
+    "finetune_epochs": 40,
+    "finetune_rate": 1e-3,
+    "report_after": [1, 3],
+}
+
+
+def test_settings_of_before_read_as_those_of_today() -> None:
+    assert Experiment.from_dict(normalised(BEFORE)) == OT.experiment
+    other = {**BEFORE, "finetune_epochs": 7, "delta": 0.01}
+    read = Experiment.from_dict(normalised(other))
+    assert (read.finetuning.epochs, read.pruning.delta) == (7, 0.01)
+    today = OT.experiment.to_dict()
+    assert normalised(today) == today
+
+
+def test_a_record_is_found_in_its_place_and_belongs_to_its_experiment(tmp_path: Path) -> None:
+    made_records.write(tmp_path, [OT])
+    found = Records(tmp_path).find(OT)
+    assert found is not None and found.place == "cifar10/vgg14/lam1e-4-seed0" and found.results["accuracy_sparse"] > 0.9
+    assert Records(tmp_path).find(pruned("cifar10", "vgg14", 1e-4, seed=1)) is None
+    longer = replace(OT.experiment, training=replace(OT.experiment.training, epochs=3))
+    made_records.write(tmp_path, [Needed(longer, OT.kind)])
+    with pytest.raises(TrainingError, match=r"lam1e-4-seed0.json: has training.epochs=3, and the paper's run 160"):
+        Records(tmp_path).find(OT)
+
+
+def test_a_record_of_another_kind_is_refused(tmp_path: Path) -> None:
+    asked = shifted("cifar10", "vgg14", 1e-4)
+    made_records.write(tmp_path, [asked], lambda needed: made_records.record(OT))
+    with pytest.raises(TrainingError, match="has no shifts"):
+        Records(tmp_path).find(asked)
+
+
+def test_a_damaged_file_is_named_and_one_of_something_else_is_passed_by(tmp_path: Path) -> None:
+    made_records.write(tmp_path, [OT])
+    (tmp_path / "cifar10/vgg14/latency.json").write_text('{"milliseconds": 3}')
+    (tmp_path / "demo.json").write_text("{")
+    assert list(Records(tmp_path).all) == [OT.place]
+    (tmp_path / "cifar10/vgg14/broken.json").write_text("{")
+    with pytest.raises(TrainingError, match=r"broken\.json: is not JSON"):
+        Records(tmp_path).find(OT)
+
+
+def test_what_is_lacking_is_said(tmp_path: Path) -> None:
+    asked = replace(OT, scratch=True)
+    assert Records(tmp_path).lacks(asked) == "not run"
+    made_records.write(tmp_path, [OT])
+    assert Records(tmp_path).lacks(OT) == "" and Records(tmp_path).lacks(asked) == "not trained from scratch"
+    made_records.write(tmp_path, [asked])
+    assert Records(tmp_path).lacks(asked) == ""
+
+
+def test_gammas_may_come_from_another_seed_but_not_from_another_pruning(tmp_path: Path) -> None:
+    asked = replace(OT, gammas=True)
+    assert Records(tmp_path).lacks(asked) == "not run"
+    path = tmp_path / f"{OT.place}.json"
+    made_records.write(tmp_path, [OT, pruned("cifar10", "vgg14", 1e-4, ratio=0.5), pruned("cifar10", "vgg14", 2e-4)])
+    record = json.loads(path.read_text())
+    del record["results"]["gammas"]
+    path.write_text(json.dumps(record))
+    assert Records(tmp_path).lacks(asked) == "γ not recorded" and Records(tmp_path).with_gammas(asked) is None
+    made_records.write(tmp_path, [pruned("cifar10", "vgg14", 1e-4, seed=5)])
+    found = Records(tmp_path).with_gammas(asked)
+    assert found is not None and found.experiment.training.seed == 5 and Records(tmp_path).lacks(asked) == ""
+
+
+def test_every_record_has_a_place_of_its_own() -> None:
+    """Two tables may need one record, but no place is needed for two experiments."""
+    needs = [needed for row in rows().values() for needed in row.needs]
+    found: dict[str, Needed] = {}
+    for needed in needs:
+        other = found.setdefault(needed.place, needed)
+        assert (other.experiment, other.kind, other.restart) == (needed.experiment, needed.kind, needed.restart)
+    assert len(found) > 100
+
+
+def test_one_training_serves_everything_that_is_pruned_from_it() -> None:
+    asked = [OT, pruned("cifar10", "vgg14", 1e-4, ratio=0.3), shifted("cifar10", "vgg14", 1e-4)]
+    asked += [rounds("cifar10", "vgg14", 1e-4, restart, 0.5) for restart in Restart]
+    assert {needed.trained_at for needed in asked} == {"cifar10/vgg14/lam1e-4-seed0"}
+    assert len({needed.place for needed in asked}) == len(asked)
+    assert baseline("cifar10", "vgg14").trained_at == "cifar10/vgg14/lam0-seed0"
+
+
+def test_the_records_of_this_project_are_read() -> None:
+    found = Records(Path(__file__).parent.parent / "results").find(OT)
+    assert found is not None and found.experiment == OT.experiment

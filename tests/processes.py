@@ -60,7 +60,7 @@ def net() -> nn.Module:
     )
 
 
-def training_run(folder: Path, training: Training = TRAINING) -> Run:
+def training_run(folder: Path | None, training: Training = TRAINING) -> Run:
     return Run(net(), DIGITS, training, folder)
 
 

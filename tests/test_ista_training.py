@@ -1,5 +1,6 @@
 """Training by ISTA: each step is what ProximalL1 makes of plain SGD, and a killed run goes on as if it had not been."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,7 @@ from otprune.training.loop import train
 from otprune.training.run import EpochRecord, Run, Training
 from otprune.training.sgd import Optimization
 from tests.small_runs import assert_same_weights
+from tests.small_runs import net as chain
 
 EXAMPLE = torch.zeros(1, 1, 8, 8)
 PLAIN = Training(epochs=2, lam=0.2, momentum=0.0, decay_at=(), augment=False)
@@ -83,17 +85,23 @@ def test_inside_an_epoch_too_it_goes_on_with_the_penalties_of_the_epochs_start(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(loop, "TELL_EVERY_SECONDS", 0)
-    data, whole, again = datasets.load("digits"), net(), net()
-    train(IstaRun(whole, data, PLAIN))
+    data, training = datasets.load("digits"), replace(PLAIN, lam=0.08)
+    torch.manual_seed(0)
+    whole, broken, again = (chain() for _ in range(3))
+    for model in (broken, again):
+        model.load_state_dict(whole.state_dict())
+    train(IstaRun(whole, data, training))
 
     def stop(run: Run) -> None:
         if (run.epoch, run.position) == (1, 12):
             run.save()
             raise KeyboardInterrupt
 
+    started = IstaRun(broken, data, training, tmp_path)
     with pytest.raises(KeyboardInterrupt):
-        train(IstaRun(net(), data, PLAIN, tmp_path), moved=stop)
-    train(IstaRun(again, data, PLAIN, tmp_path))
+        train(started, moved=stop)
+    assert layer_penalties(broken, EXAMPLE) != started.step.weights  # or it could not tell
+    train(IstaRun(again, data, training, tmp_path))
     assert_same_weights(again, whole)
 
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from dataclasses import replace
@@ -14,10 +15,12 @@ from torch import nn
 
 import otprune as ot
 from otprune import models
+from otprune.errors import TrainingError
 from otprune.experiments import stages
 from otprune.experiments.experiment import Experiment, Finetuning
 from otprune.experiments.pipeline import Pipeline, open_data
 from otprune.training.evaluation import accuracy
+from otprune.training.loop import chosen_device
 from otprune.training.run import Training
 from tests.command_line import DIGITS, Done, flags, otprune
 
@@ -210,6 +213,24 @@ def test_a_gpu_asked_for_where_there_is_none_is_refused(tmp_path: Path) -> None:
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.parametrize("name", ["cpu:x", "cuda:", "tpu", "cuda:1x"])
+def test_a_device_that_there_is_not_is_refused(name: str) -> None:
+    with pytest.raises(TrainingError, match=f"^there is no device named '{name}'; choose cpu, cuda"):
+        chosen_device(name)
+
+
+def test_a_gpu_beyond_the_last_is_refused() -> None:
+    with pytest.raises(TrainingError, match="no GPU was found for --device cuda:99"):
+        chosen_device("cuda:99")
+
+
+def test_results_that_are_damaged_are_named(finished: tuple[Path, str], tmp_path: Path) -> None:
+    shutil.copytree(finished[0], tmp_path / "run")
+    (tmp_path / "run" / "results.json").write_text("{")
+    with pytest.raises(TrainingError, match=f"{tmp_path / 'run' / 'results.json'}: is not what a run writes"):
+        pipeline_in(tmp_path / "run", experiment())
+
+
 def test_a_sweep_is_the_same_runs_side_by_side(tmp_path: Path) -> None:
     """A λ among others gives what it gives alone; each has its folder, record and row."""
     short: dict[str, object] = {"epochs": 1, "finetune_epochs": 1}
@@ -226,7 +247,8 @@ def test_a_sweep_is_the_same_runs_side_by_side(tmp_path: Path) -> None:
     assert records[0] == records[1] == records[2]
 
 
-def test_a_sweep_over_what_is_no_number_is_refused(tmp_path: Path) -> None:
-    done = otprune("sweep", lam="1e-4,big", out=tmp_path / "sweep")
+@pytest.mark.parametrize(("lam", "said"), [("1e-4,big", "'big' is not a number"), (",", "there is no number in it")])
+def test_a_sweep_over_what_is_no_number_is_refused(lam: str, said: str, tmp_path: Path) -> None:
+    done = otprune("sweep", lam=lam, out=tmp_path / "sweep")
     assert done.code == 2
-    assert "'big' is not a number" in done.err and "Traceback" not in done.err
+    assert said in done.err and "Traceback" not in done.err

@@ -20,6 +20,7 @@ from safetensors import safe_open
 from torch import Tensor, nn
 
 from otprune.errors import CheckpointError, TrainingError
+from otprune.training import loop
 from otprune.training.checkpoint import checkpoints
 from otprune.training.loop import train, train_together
 from otprune.training.run import EpochRecord, Run
@@ -236,6 +237,33 @@ def test_where_every_checkpoint_is_damaged_it_starts_anew(tmp_path: Path, caplog
     assert caplog.text.count("is damaged") == 2 and "going on from the start" in caplog.text
 
 
+@pytest.mark.parametrize("presses", [1, 3])
+def test_the_same_run_goes_on_inside_the_epoch_that_was_broken_off(
+    presses: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in a notebook: Ctrl-C, then train again with what is at hand, be it saved or not."""
+    whole, run = training_run(tmp_path / "whole", SHORT), training_run(None, SHORT)
+    train(whole)
+    monkeypatch.setattr(loop, "TELL_EVERY_SECONDS", 0)
+    for _ in range(presses):
+        with pytest.raises(Interrupted):
+            train(run, moved=lambda run: signal.raise_signal(signal.SIGINT) if run.position % 13 == 0 else None)
+        assert run.position % 13 == 0 and not run.done
+    train(run)
+    torch.testing.assert_close(run.model.state_dict(), whole.model.state_dict(), rtol=0, atol=0)
+    assert run.history == whole.history
+
+
+def test_a_run_saved_as_it_was_found_is_found_the_same(tmp_path: Path) -> None:
+    broken_off(tmp_path, after=1)
+    found = checkpoints(tmp_path)[-2]
+    checkpoints(tmp_path)[-1].unlink()
+    before = contents(found)
+    training_run(tmp_path, SHORT).save()
+    assert checkpoints(tmp_path) == [found]
+    torch.testing.assert_close(contents(found), before, rtol=0, atol=0)
+
+
 def wider() -> nn.Module:
     model = net()
     assert isinstance(model, nn.Sequential)
@@ -292,7 +320,8 @@ def test_a_loss_that_is_no_number_stops_with_its_step_and_keeps_the_last_good_ch
     save_every: float, tmp_path: Path
 ) -> None:
     model = nn.Sequential(net(), Fuse(burns_at=30, what="loss"))
-    with pytest.raises(TrainingError, match=r"loss is not a finite number at step 30 \(epoch 2\)") as stopped:
+    said = rf"^{tmp_path}: the loss is not a finite number at step 30 \(epoch 2\)"
+    with pytest.raises(TrainingError, match=said) as stopped:
         train(Run(model, DIGITS, SHORT, tmp_path), save_every=save_every)
     left = checkpoints(tmp_path)
     if save_every:

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import time
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +16,16 @@ from typer.testing import CliRunner
 import otprune as ot
 from otprune import models
 from otprune.cli import app
+from otprune.errors import CheckpointError
 from otprune.experiments import stages
 from otprune.experiments.experiment import Experiment
 from otprune.experiments.folder import configuration
 from otprune.experiments.pipeline import Pipeline, open_data
+from otprune.experiments.reporting import Silent
+from otprune.files import write_atomically
 from otprune.surgery import plans_of
 from otprune.training import data as datasets
-from otprune.training.run import Training
+from otprune.training.run import EpochRecord, Run, Training
 from tests.command_line import DIGITS, Done, flags
 
 SHORT: dict[str, object] = {"epochs": 2, "lam": 1e-2, "hold_out": 0.1}
@@ -156,6 +160,49 @@ def outputs(path: Path) -> Tensor:
     return scores.log_softmax(1)
 
 
+def test_a_killed_stage_has_noted_the_time_it_took_so_far(tmp_path: Path) -> None:
+    noted = []
+
+    class Look(Silent):
+        def epoch_ended(self, pipeline: Pipeline, stage: str, run: Run, epoch: EpochRecord) -> None:
+            noted.append(json.loads(pipeline.results_file.read_text())["seconds"]["train"])
+
+    asked = Experiment("digits_net", "digits", training=Training(epochs=3, augment=False))
+    pipeline = Pipeline(asked, tmp_path, open_data("digits"), torch.device("cpu"))
+    begun = time.perf_counter()
+    stages.train([pipeline], Look(), save_every=0)
+    assert 0 < noted[0] < noted[1] < noted[2] < pipeline.results["seconds"]["train"] < time.perf_counter() - begun
+
+
+def test_what_broke_a_stage_off_is_told_even_where_nothing_can_be_written(tmp_path: Path) -> None:
+    class Break(Silent):
+        def epoch_ended(self, pipeline: Pipeline, stage: str, run: Run, epoch: EpochRecord) -> None:
+            pipeline.results_file.mkdir()
+            raise CheckpointError("Make room.")
+
+    asked = Experiment("digits_net", "digits", training=Training(epochs=1, augment=False))
+    with pytest.raises(CheckpointError, match="Make room"):
+        stages.train([Pipeline(asked, tmp_path, open_data("digits"), torch.device("cpu"))], Break())
+
+
+def test_a_folder_that_cannot_be_written_to_is_named_with_what_to_do(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    done = otprune("train", **DIGITS, epochs=0, out=tmp_path / "file" / "run")
+    assert done.code == 1 and str(tmp_path / "file" / "run") in done.err and "give the same command again" in done.err
+
+
+def test_a_full_disk_is_told_with_the_file_that_does_not_fit(tmp_path: Path) -> None:
+    resource = pytest.importorskip("resource")
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100, before[1]))
+    try:
+        with pytest.raises(OSError, match=str(tmp_path / "weights")):
+            write_atomically(tmp_path / "weights", bytes(101))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert not list(tmp_path.iterdir())
+
+
 def test_from_scratch_is_the_pruned_architecture_with_other_weights_on_the_papers_budget(pruned: Path) -> None:
     done = otprune("scratch", out=pruned)
     assert done.code == 0, done.err
@@ -209,7 +256,9 @@ def build(num_classes):
 """
 
 
-def test_ones_own_model_on_ones_own_images_goes_all_the_way(tmp_path: Path) -> None:
+@pytest.fixture
+def own(tmp_path: Path) -> dict[str, object]:
+    """A model and images of one's own."""
     (tmp_path / "net.py").write_text(NET)
     for part in ("train", "val"):
         for label, color in (("dark", (20, 20, 30)), ("light", (220, 230, 220))):
@@ -217,13 +266,31 @@ def test_ones_own_model_on_ones_own_images_goes_all_the_way(tmp_path: Path) -> N
             for index in range(4):
                 shade = tuple(channel + index for channel in color)
                 Image.new("RGB", (32, 32), shade).save(tmp_path / "photos" / part / label / f"{index}.png")
-    own = {"model": f"{tmp_path / 'net.py'}:build", "data": tmp_path / "photos", "batch": 2, "device": "cpu"}
+    return {"model": f"{tmp_path / 'net.py'}:build", "data": tmp_path / "photos", "batch": 2, "device": "cpu"}
+
+
+def test_ones_own_model_on_ones_own_images_goes_all_the_way(own: dict[str, object], tmp_path: Path) -> None:
     done = otprune("run", **own, epochs=1, finetune_epochs=1, hold_out=0.25, out=tmp_path / "run")
     assert done.code == 0, done.err
     found = results(tmp_path / "run")
+    assert "unreadable" not in found
     assert {f"accuracy_{stage}" for stage in ("sparse", "recalibrated", "finetuned")} <= found.keys()
     asked = configuration(tmp_path / "run")
     assert asked is not None and (asked.training.lam, asked.training.decay_at) == (2e-4, (1 / 3, 2 / 3))  # as ILSVRC
+
+
+def test_images_that_cannot_be_read_are_in_the_record_or_end_the_run_where_asked(
+    own: dict[str, object], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    damaged = [tmp_path / "photos" / name for name in ("train/dark/0.png", "val/light/3.png")]
+    for path in damaged:
+        path.write_bytes(b"no image")
+    assert otprune("train", **own, epochs=1, out=tmp_path / "run").code == 0
+    assert all(f"{path} cannot be read" in caplog.text for path in damaged)
+    assert otprune("prune", out=tmp_path / "run", device="cpu").code == 0
+    assert results(tmp_path / "run")["unreadable"].keys() == {str(path) for path in damaged}
+    done = otprune("train", **own, epochs=1, strict=None, out=tmp_path / "strict")
+    assert done.code == 1 and "cannot be read" in done.err and "do without `strict`" in done.err
 
 
 SEVEN_CLASSES = """

@@ -194,10 +194,13 @@ def test_fewer_images_than_a_batch_are_refused() -> None:
 
 @pytest.mark.parametrize(
     "setting",
-    [{"lam": -1.0}, {"lam": math.nan}, {"rate": math.inf}, {"epochs": -1}, {"batch": 0}, {"target_flops": 1.0}],
+    [
+        *({"lam": -1.0}, {"lam": math.nan}, {"rate": math.inf}, {"epochs": -1}, {"batch": 0}, {"target_flops": 1.0}),
+        *({"decay_at": (80, 120)}, {"decay_at": (math.nan,)}, {"label_smoothing": 1.1}, {"momentum": 1.0}),
+    ],
     ids=str,
 )
-def test_settings_out_of_range_are_refused_by_name(setting: dict[str, float]) -> None:
+def test_settings_out_of_range_are_refused_by_name(setting: dict[str, object]) -> None:
     with pytest.raises(TrainingError, match=f"^{next(iter(setting))} must"):
         Training(**setting)  # type: ignore[arg-type]
 

@@ -48,7 +48,7 @@ def iterate(
             experiment = iterating.with_the_usual_limit(experiment)
         screen, where = console(), chosen_device(device)
         with downloads(screen) as downloading:
-            source = open_data(experiment.data, downloading)
+            source = open_data(experiment.data, downloading, experiment.strict)
         with reports(screen) as report:
             record = iterating.iterate(experiment, out, source, where, rounds, restart, report)
     done = record["rounds"]

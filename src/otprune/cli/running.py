@@ -38,8 +38,11 @@ def errors_in_one_line() -> Iterator[None]:
     """End with what went wrong and exit status 1, or, broken off by Ctrl-C, with how to go on and 130."""
     try:
         yield
-    except (OtpruneError, OSError) as problem:
+    except OtpruneError as problem:
         typer.echo(problem, err=True)
+        raise typer.Exit(1) from problem
+    except OSError as problem:
+        typer.echo(f"{problem}. What was finished is kept: mend this, then give the same command again.", err=True)
         raise typer.Exit(1) from problem
     except KeyboardInterrupt as stopped:
         typer.echo(str(stopped) or "stopped: give the same command again to go on", err=True)

@@ -93,7 +93,9 @@ def scratch(out: Out, device: Device = "auto") -> None:
 
 def _lams(text: str | None, default: float) -> dict[str, float]:
     """The λ of a sweep as they were written, which names their folders, and as numbers."""
-    written = [part.strip() for part in (text or f"{default:g}").split(",") if part.strip()]
+    written = [part.strip() for part in (f"{default:g}" if text is None else text).split(",") if part.strip()]
+    if not written:
+        raise typer.BadParameter("there is no number in it", param_hint="--lam")
     return dict(zip(written, numbers(",".join(written), float, "lam"), strict=True))
 
 

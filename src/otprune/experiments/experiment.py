@@ -81,6 +81,8 @@ class Finetuning:
 class Experiment:
     """One run of the whole pipeline; `hold_out` is the share of the training images that choices are made on.
 
+    With `strict`, an image that cannot be read ends the run instead of being left out.
+
     >>> Experiment("vgg14", "cifar10").training.epochs
     160
     """
@@ -88,6 +90,7 @@ class Experiment:
     model: str
     data: str
     hold_out: float = 0.0
+    strict: bool = False
     training: Training = field(default_factory=Training)
     pruning: Pruning = field(default_factory=Pruning)
     finetuning: Finetuning = field(default_factory=Finetuning)

@@ -36,21 +36,31 @@ def write_json(path: Path, content: Any) -> None:
     write_atomically(path, (text + "\n").encode())
 
 
+def read_json(path: Path) -> dict[str, Any]:
+    """What `write_json` wrote of a dict; anything else is refused with the file's name.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     write_json(Path(folder, "note.json"), {"λ": 0.1})
+    ...     read_json(Path(folder, "note.json"))
+    {'λ': 0.1}
+    """
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise TrainingError(f"{path}: is not what a run writes: {error}. Use another folder.") from error
+    if not isinstance(content, dict):
+        raise TrainingError(f"{path}: is not what a run writes. Use another folder.")
+    return content
+
+
 def configuration(folder: Path) -> Experiment | None:
     """The experiment that a folder belongs to, where it belongs to one.
 
     >>> configuration(Path("nowhere"))
     """
     path = folder / CONFIGURATION
-    if not path.exists():
-        return None
-    try:
-        fields = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise TrainingError(f"{path}: is no configuration of a run: {error}. Use another folder.") from error
-    if not isinstance(fields, dict):
-        raise TrainingError(f"{path}: is no configuration of a run. Use another folder.")
-    return Experiment.from_dict(fields, str(path))
+    return Experiment.from_dict(read_json(path), str(path)) if path.exists() else None
 
 
 def claim(folder: Path, experiment: Experiment) -> None:

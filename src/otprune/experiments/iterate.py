@@ -1,6 +1,5 @@
 """Iterative pruning: train with sparsity, prune and train on, round after round, each from the last one's result."""
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from enum import StrEnum
@@ -13,7 +12,7 @@ import otprune as ot
 from otprune.errors import TrainingError
 from otprune.experiments import stages
 from otprune.experiments.experiment import Experiment
-from otprune.experiments.folder import CONFIGURATION, FINETUNED, PRUNED, write_json
+from otprune.experiments.folder import CONFIGURATION, FINETUNED, PRUNED, read_json, write_json
 from otprune.experiments.pipeline import Pipeline
 from otprune.experiments.reporting import Report
 from otprune.training.data import AnyDataset
@@ -123,8 +122,7 @@ def _written(folder: Path, experiment: Experiment, restart: Restart, done: Seque
 
 def _found(folder: Path) -> dict[str, Any]:
     path = folder / RECORD
-    found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
-    return found
+    return read_json(path) if path.exists() else {}
 
 
 def _summary(number: int, pipeline: Pipeline, restart: Restart) -> dict[str, Any]:

@@ -1,7 +1,6 @@
 """An experiment on its way: its folder, its data, its models, and what has been measured so far."""
 
 import functools
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,10 +12,11 @@ from torch import Tensor, nn
 import otprune as ot
 from otprune.errors import ExampleError, ModelError, TrainingError
 from otprune.experiments.experiment import Experiment
-from otprune.experiments.folder import MADE_BY, claim, write_json
+from otprune.experiments.folder import MADE_BY, claim, read_json, write_json
 from otprune.models.building import build_model
 from otprune.training import data as datasets
-from otprune.training.data import AnyDataset, Part, Progress
+from otprune.training.data import AnyDataset, Part, Progress, StreamedDataset
+from otprune.training.data.seeds import seeded
 from otprune.training.evaluation import accuracy
 
 HOLD_OUT_SEED = 0  # one for all, so that every seed of a sweep is judged on the same images
@@ -50,7 +50,7 @@ class Pipeline:
         self._require_fit()  # first: a folder must not be claimed for what can never run
         claim(self.folder, self.experiment)
         if self.results_file.exists():
-            self.results = json.loads(self.results_file.read_text(encoding="utf-8"))
+            self.results = read_json(self.results_file)
 
     @property
     def results_file(self) -> Path:
@@ -58,14 +58,16 @@ class Pipeline:
         return self.folder / "results.json"
 
     def note(self, **measured: Any) -> None:
-        """Add what was measured, and write it down."""
+        """Add what was measured, and which images could not be read for it, and write it down."""
         self.results |= measured
+        if isinstance(self.source, StreamedDataset) and self.source.unreadable:
+            found = {str(path): reason for path, reason in self.source.unreadable.items()}
+            self.results["unreadable"] = self.results.get("unreadable", {}) | found
         write_json(self.results_file, self.results)
 
     def fresh_model(self) -> nn.Module:
         """The model as the seed builds it."""
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(self.experiment.training.seed)
+        with seeded(self.experiment.training.seed):
             return build_model(self.experiment.model, num_classes=len(self.data.classes))
 
     def first_model(self) -> nn.Module:
@@ -116,13 +118,17 @@ class Pipeline:
         _require_scores(scores, len(self.data.classes), name)
 
 
-def open_data(name: str, progress: Progress | None = None) -> AnyDataset:
+def open_data(name: str, progress: Progress | None = None, strict: bool = False) -> AnyDataset:
     """The data of that name, or in that folder; `progress` is told how far a download is.
+
+    With `strict`, an image in a folder that cannot be read is an error.
 
     >>> len(open_data("digits").train)
     1347
     """
-    return datasets.load(name) if progress is None else datasets.load(name, progress=progress)
+    if progress is None:
+        return datasets.load(name, strict=strict)
+    return datasets.load(name, strict=strict, progress=progress)
 
 
 def open_pipelines(
@@ -137,8 +143,9 @@ def open_pipelines(
     ...     a.data is b.data
     True
     """
-    opened = {name: open_data(name, progress) for name in {experiment.data for experiment in experiments.values()}}
-    return [Pipeline(asked, folder, opened[asked.data], device) for folder, asked in experiments.items()]
+    wanted = {(experiment.data, experiment.strict) for experiment in experiments.values()}
+    opened = {(name, strict): open_data(name, progress, strict) for name, strict in wanted}
+    return [Pipeline(asked, folder, opened[asked.data, asked.strict], device) for folder, asked in experiments.items()]
 
 
 @functools.lru_cache(maxsize=1)

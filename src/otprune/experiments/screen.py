@@ -113,9 +113,8 @@ class _Screen:
         shown = self._shown(pipeline, stage, run)
         if time.monotonic() - shown.at < self._every:
             return
-        sums = run.step.sums()
-        seen = max(sums.steps * run.training.batch, 1)
-        self._show(shown, run, run.epoch + sums.steps / run.steps, sums.loss / seen, sums.hits / seen)
+        so_far = run.so_far()
+        self._show(shown, run, run.epoch + run.position / run.steps, so_far.loss, so_far.accuracy)
 
     def epoch_ended(self, pipeline: Pipeline, stage: str, run: Run, epoch: EpochRecord) -> None:
         """Move the bar, or print a line; at the end a line takes the bar's place."""

@@ -3,28 +3,27 @@
 A stage's file is the last thing it writes: where it is, everything that the stage measured is in the results.
 """
 
-import json
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import Any
 
-import torch
 from torch import nn
 
 import otprune as ot
 from otprune import models
 from otprune.cost import Cost
 from otprune.experiments.choosing import choose
-from otprune.experiments.folder import FINETUNED, PRUNED, SCRATCH, SPARSE, write_json
+from otprune.experiments.folder import FINETUNED, PRUNED, SCRATCH, SPARSE, read_json, write_json
 from otprune.experiments.pipeline import Pipeline
 from otprune.experiments.reporting import Report, Silent
 from otprune.models.init import initialize
 from otprune.plan import PruningPlan
 from otprune.provenance import provenance
 from otprune.surgery import apply, plans_of
+from otprune.training.data.seeds import seeded
 from otprune.training.feed import calibration
 from otprune.training.loop import SAVE_EVERY_SECONDS, train_together
 from otprune.training.run import EpochRecord, Run
@@ -123,8 +122,8 @@ def record(pipeline: Pipeline) -> dict[str, Any]:
     path = pipeline.folder / "record.json"
     experiment = pipeline.experiment.to_dict()
     if path.exists():
-        written: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        if (written["experiment"], written["results"]) == (experiment, pipeline.results):
+        written = read_json(path)
+        if (written.get("experiment"), written.get("results")) == (experiment, pipeline.results):
             return written
     content = {"experiment": experiment, "results": pipeline.results, "provenance": provenance()}
     write_json(path, content)
@@ -134,6 +133,7 @@ def record(pipeline: Pipeline) -> dict[str, Any]:
 def totals(cost: Cost) -> dict[str, int]:
     """What a model costs in all.
 
+    >>> import torch
     >>> totals(ot.cost(nn.Linear(3, 2), torch.zeros(1, 3)))
     {'parameters': 8, 'macs': 6, 'flops': 10}
     """
@@ -190,11 +190,13 @@ def _train_side_by_side(stage: _Stage, pipelines: Sequence[Pipeline], report: Re
     def moved(run: Run) -> None:
         report.moved(owners[id(run)], stage.name, run)
 
-    def epoch_ended(run: Run, epoch: EpochRecord) -> None:
-        _measure(stage, owners[id(run)], run, epoch)
-        report.epoch_ended(owners[id(run)], stage.name, run, epoch)
+    with _timed(pipelines, stage.name) as note_time:
 
-    with _timed(pipelines, stage.name):
+        def epoch_ended(run: Run, epoch: EpochRecord) -> None:
+            note_time(save_every)
+            _measure(stage, owners[id(run)], run, epoch)
+            report.epoch_ended(owners[id(run)], stage.name, run, epoch)
+
         train_together(runs, epoch_ended, save_every, moved)
     for pipeline, finished in zip(pipelines, runs, strict=True):
         epochs = [asdict(epoch) for epoch in finished.history]
@@ -235,20 +237,34 @@ def drawn_anew(pipeline: Pipeline, pruned: nn.Module) -> nn.Module:
     for plan in plans_of(pruned):
         small = apply(small, plan)
     if pipeline.experiment.model in models.names():  # their weights start out by the width of the layers
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(pipeline.experiment.training.seed)
+        with seeded(pipeline.experiment.training.seed):
             initialize(small)
     return small
 
 
 @contextmanager
-def _timed(pipelines: Sequence[Pipeline], stage: str) -> Iterator[None]:
-    """Add what the stage took, be it to the end or until it was broken off."""
-    started = time.perf_counter()
-    try:
-        yield
-    finally:
+def _timed(pipelines: Sequence[Pipeline], stage: str) -> Iterator[Callable[[float], None]]:
+    """Add what the stage took, be it to the end or until it was broken off.
+
+    A kill leaves no time for that, so what is yielded notes the time so far, if it is so many seconds since the last.
+    """
+    last = time.perf_counter()
+
+    def note(every: float) -> None:
+        nonlocal last
+        spent = time.perf_counter() - last
+        if spent < every:
+            return
+        last += spent
         for pipeline in pipelines:
             before = pipeline.results.get("seconds", {})
-            spent = before.get(stage, 0.0) + time.perf_counter() - started
-            pipeline.note(seconds=before | {stage: spent, f"{stage}_side_by_side": len(pipelines)})
+            now = {stage: before.get(stage, 0.0) + spent, f"{stage}_side_by_side": len(pipelines)}
+            pipeline.note(seconds=before | now)
+
+    try:
+        yield note
+    except BaseException:
+        with suppress(OSError):  # a disk that is full, say: what broke the stage off is what has to be told
+            note(0)
+        raise
+    note(0)

@@ -6,6 +6,7 @@ being the λ of the training. λ_l follows the channels that are left, and is fo
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -15,8 +16,7 @@ from otprune.ista import layer_penalties, untied
 from otprune.training.data import AnyDataset
 from otprune.training.run import EpochRecord, Run, Training
 from otprune.training.sgd import Optimization
-from otprune.training.step import EpochSums, Step
-
+from otprune.training.step import EpochSums, Step, Teacher
 
 BARELY_ALIVE = 1e-6
 
@@ -80,13 +80,12 @@ class IstaRun(Run):
         if training.momentum:
             raise TrainingError(f"ISTA is plain SGD with a soft threshold: set momentum to 0, not {training.momentum}")
         super().__init__(model, data, training, folder)
-        layers, optimization = untied(model, self._example), self.step.optimization
-        self.step = IstaStep(model, data.mean, data.std, training.batch, optimization, layers=layers)
 
     def begin_epoch(self) -> None:
-        """As any other, with the penalties of the channels that are left."""
-        found = layer_penalties(self.model, self._example)
-        self.step.weights = {name: found[name] for name in self.step.weights}
+        """As any other, with the penalties of the channels that are left at its start."""
+        if self._under_way() is None:
+            found = layer_penalties(self.model, self._example)
+            self.step.weights = {name: found[name] for name in self.step.weights}
         super().begin_epoch()
 
     def end_epoch(self) -> EpochRecord:
@@ -95,6 +94,17 @@ class IstaRun(Run):
         if self.done:
             self._leave_no_layer_empty()
         return record
+
+    def _made_step(self, data: AnyDataset, teacher: Teacher | None) -> IstaStep:
+        layers = untied(self.model, self._example)
+        return IstaStep(self.model, data.mean, data.std, self.training.batch, self._optimization, layers=layers)
+
+    def _state(self, sums: EpochSums | None) -> dict[str, Any]:
+        return super()._state(sums) | {"layer_penalties": dict(self.step.weights)}
+
+    def _take_up(self, state: Mapping[str, Any]) -> None:
+        super()._take_up(state)
+        self.step.weights = state["layer_penalties"]
 
     @torch.no_grad()
     def _leave_no_layer_empty(self) -> None:

@@ -1,5 +1,6 @@
 """The training loop, flat: for one run, or for several side by side on one device."""
 
+import re
 import time
 from collections.abc import Callable, Sequence
 
@@ -97,11 +98,14 @@ def chosen_device(name: str) -> torch.device:
     """
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
-    if name.partition(":")[0] not in {"cpu", "cuda"}:
+    if not re.fullmatch(r"cpu|cuda(:\d+)?", name):
         raise TrainingError(f"there is no device named {name!r}; choose cpu, cuda or auto")
-    if name.startswith("cuda") and not torch.cuda.is_available():
-        raise TrainingError("no GPU was found for --device cuda: use --device cpu, or check the driver with nvidia-smi")
-    return torch.device(name)
+    device = torch.device(name)
+    if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
+        raise TrainingError(
+            f"no GPU was found for --device {name}: use --device cpu, or check the driver with nvidia-smi"
+        )
+    return device
 
 
 def _how_to_go_on(runs: Sequence[Run]) -> str:

@@ -50,6 +50,12 @@ class Training:
             value = getattr(self, name)
             if not (math.isfinite(value) and value >= least):
                 raise TrainingError(f"{name} must be a finite number and at least {least}, not {value}")
+        if self.momentum >= 1:
+            raise TrainingError(f"momentum must be below 1, or steps would grow without end, not {self.momentum}")
+        if not 0 <= self.label_smoothing <= 1:
+            raise TrainingError(f"label_smoothing must lie from 0 to 1, not {self.label_smoothing}")
+        if not all(0 <= share <= 1 for share in self.decay_at):
+            raise TrainingError(f"decay_at must be shares of the epochs, from 0 to 1 each, not {self.decay_at}")
         if self.target_flops is not None and not 0 < self.target_flops < 1:
             raise TrainingError(
                 f"target_flops must lie between 0 and 1, a share of the original FLOPs, not {self.target_flops}"
@@ -100,17 +106,14 @@ class Run:
         self.device = next(model.parameters()).device
         self.feed, self.images = feed(data, training, self.device), len(data.train)
         self.schedule = Steps(training.rate, training.decay_at)
-        optimization = Optimization(
-            training.momentum, training.weight_decay, training.label_smoothing, training.proximal
-        )
-        self.step = Step(model, data.mean, data.std, training.batch, optimization, teacher)
+        self._example = torch.zeros(1, *data.image_shape).to(next(model.parameters()))
+        self.step = self._made_step(data, teacher)
         self.history: list[EpochRecord] = []
         self.lam = training.lam
         self.position = 0
-        self._sums: EpochSums | None = None
+        self._sums: EpochSums | None = None  # of an epoch under way in the checkpoint, until it is gone on with
         self._chunks: Iterator[Chunk] = iter(())
         self._loaded = 0  # steps whose images are in place
-        self._example = torch.zeros(1, *data.image_shape).to(next(model.parameters()))
         self._steering = steering_of(training, self.steps)
         if self._steering is not None:
             flops_share(model, self._example)  # a model that cannot be measured is refused before it is trained
@@ -138,10 +141,11 @@ class Run:
         return self.position >= self.steps
 
     def begin_epoch(self) -> None:
-        """Draw the epoch's images and set its learning rate and λ; go on inside it where a checkpoint was."""
+        """Draw the epoch's images and set its learning rate and λ; go on inside it where it was broken off."""
+        sums = self._under_way()
         self.model.train()
-        self.step.begin(self._rate, self.lam, self._sums)
-        self.position = self._sums.steps if self._sums is not None else 0
+        self.step.begin(self._rate, self.lam, sums)
+        self.position = 0 if sums is None else sums.steps
         self._chunks, self._loaded = self.feed.chunks(self.epoch, self.position), 0
         self._sums = None
 
@@ -176,21 +180,27 @@ class Run:
 
     def save(self) -> None:
         """Write a checkpoint, whole or not at all, and let go of all but the last two; refuse what is not finite."""
-        sums = self.step.sums() if self.position else None
-        tensors = dict(self._tensors())
+        sums, tensors = self._under_way(), dict(self._tensors())
         self._require_finite(sums, tensors)
-        if self.folder is None:
-            return
-        state = {
-            "history": [asdict(record) for record in self.history],
-            "lam": self.lam,
-            "sums": None if sums is None else asdict(sums),
-        }
-        Checkpoint(at(self.folder, self.epoch, self.position), tensors, self._settings(), state).write()
+        if self.folder is not None:
+            path = at(self.folder, self.epoch, 0 if sums is None else sums.steps)
+            Checkpoint(path, tensors, self._settings(), self._state(sums)).write()
 
     @property
     def _rate(self) -> float:
         return self.schedule(self.epoch, self.training.epochs)
+
+    def _made_step(self, data: AnyDataset, teacher: Teacher | None) -> Step:
+        return Step(self.model, data.mean, data.std, self.training.batch, self._optimization, teacher)
+
+    @property
+    def _optimization(self) -> Optimization:
+        own = self.training
+        return Optimization(own.momentum, own.weight_decay, own.label_smoothing, own.proximal)
+
+    def _under_way(self) -> EpochSums | None:
+        """What the epoch has come to if it has begun, here or in the checkpoint that was found."""
+        return self.step.sums() if self.position else self._sums
 
     def _record(self, sums: EpochSums) -> EpochRecord:
         seen = max(sums.steps, 1) * self.training.batch
@@ -213,8 +223,9 @@ class Run:
             found = f"{names[0]} is not finite after step {before + self.position}"
         else:
             return
+        where = "" if self.folder is None else f"{self.folder}: "  # which of several runs it is
         way_out = "Train with a smaller learning rate or λ, in another folder."
-        raise TrainingError(f"{found}. {last_good(self.folder)} {way_out}")
+        raise TrainingError(f"{where}{found}. {last_good(self.folder)} {way_out}")
 
     def _settings(self) -> dict[str, Any]:
         """What a checkpoint must have in common with this run, as JSON has it."""
@@ -234,6 +245,16 @@ class Run:
         for parameter, momentum in zip(self.step.parameters, self.step.momenta, strict=True):
             yield f"momentum.{names[id(parameter)]}", momentum
 
+    def _state(self, sums: EpochSums | None) -> dict[str, Any]:
+        """What is saved besides tensors and settings, as JSON has it."""
+        history = [asdict(record) for record in self.history]
+        return {"history": history, "lam": self.lam, "sums": None if sums is None else asdict(sums)}
+
+    def _take_up(self, state: Mapping[str, Any]) -> None:
+        self.history = [EpochRecord(**record) for record in state["history"]]
+        self.lam = state["lam"]
+        self._sums = None if state["sums"] is None else EpochSums(**state["sums"])
+
     def _resume(self, folder: Path) -> None:
         """Go on from the newest checkpoint that can be read."""
         found = newest(folder)
@@ -244,6 +265,4 @@ class Run:
         with torch.no_grad():
             for name, tensor in own.items():
                 tensor.copy_(found.tensors[name])
-        self.history = [EpochRecord(**record) for record in found.state["history"]]
-        self.lam = found.state["lam"]
-        self._sums = None if found.state["sums"] is None else EpochSums(**found.state["sums"])
+        self._take_up(found.state)

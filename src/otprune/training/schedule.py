@@ -26,17 +26,3 @@ class Steps:
     def __call__(self, epoch: float, epochs: int) -> float:
         passed = sum(epoch >= share * epochs for share in self.at)
         return self.rate / self.factor**passed
-
-
-@dataclass(frozen=True)
-class Constant:
-    """The same rate all the time.
-
-    >>> Constant(0.001)(39, 40)
-    0.001
-    """
-
-    rate: float
-
-    def __call__(self, epoch: float, epochs: int) -> float:
-        return self.rate

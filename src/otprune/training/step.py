@@ -87,7 +87,7 @@ class Step:
         self._scale, self._shift = 1 / self._std, mean / self._std
         self._pixels = self._labels = torch.zeros(0, device=self.device)
         self._graph: torch.cuda.CUDAGraph | None = None
-        self.stream = torch.cuda.Stream() if self._on_gpu else None
+        self.stream = torch.cuda.Stream(self.device) if self._on_gpu else None
         self._copied_before: torch.cuda.Event | None = None
 
     def begin(self, rate: float, lam: float, sums: "EpochSums | None" = None) -> None:
@@ -136,7 +136,7 @@ class Step:
         if self.stream is None:
             yield
             return
-        self.stream.wait_stream(torch.cuda.current_stream())
+        self.stream.wait_stream(torch.cuda.current_stream(self.device))
         with torch.cuda.stream(self.stream):
             yield
 
@@ -205,17 +205,17 @@ class Step:
 
     def _capture(self, stream: torch.cuda.Stream) -> None:
         """Warm up on a side stream, record the graph, and take back what the warm-up trained."""
-        torch.cuda.synchronize()
+        torch.cuda.synchronize(self.device)
         self._leave_out_silent_biases()
         state = [*self.parameters, *self.momenta, *self.model.buffers(), self._position, self._steps]
         state += [self._sums, self._failed]
         saved = [tensor.detach().clone() for tensor in state]
-        stream.wait_stream(torch.cuda.current_stream())
+        stream.wait_stream(torch.cuda.current_stream(self.device))
         with torch.cuda.stream(stream):
             for _ in range(WARM_UP_STEPS):
                 self._position.zero_()  # there may not be enough batches left to warm up with
                 self._train()
-        torch.cuda.synchronize()
+        torch.cuda.synchronize(self.device)
         graph = torch.cuda.CUDAGraph()
         # Other threads may go on with what is theirs, such as pinning memory for batches to come.
         with torch.cuda.graph(graph, stream=stream, capture_error_mode="thread_local"):
@@ -224,7 +224,7 @@ class Step:
             for tensor, value in zip(state, saved, strict=True):
                 tensor.copy_(value)
         self._working_copies_follow()
-        torch.cuda.synchronize()
+        torch.cuda.synchronize(self.device)
         self._graph = graph
 
 

@@ -204,6 +204,19 @@ def test_the_verb_iterates_and_shows_the_rounds(tmp_path: Path) -> None:
     assert [kept(one) for one in record["rounds"]] == [[8, 12], [4, 6]]
     for one in record["rounds"]:
         row = next(line for line in done.output.splitlines() if line.startswith(f"│ {one['round']} "))
-        assert f"{one['accuracy']:.2%}" in row and f"{one['results']['cost_after']['flops']:,}" in row
+        assert f"{one['accuracy']:.2%}" in row and f"({one['flops']:.1%})" in row
     again = CliRunner().invoke(app, ["iterate", "--out", str(tmp_path), "--rounds", "2", "--device", "cpu"])
     assert again.exit_code == 0 and again.output == done.output[done.output.index("┏") :]
+
+
+def test_a_limit_that_a_file_says_counts_also_where_it_is_the_default(tmp_path: Path) -> None:
+    """And it still does when the rounds are gone on with without the file."""
+    file = tmp_path / "my.toml"
+    file.write_text('[pruning]\nrule = "ns"\nratio = 0.8\nmax_layer_ratio = 1.0')
+    flags = ["--model", EXPERIMENT.model, "--data", "digits", "--epochs", "1", "--finetune-epochs", "1"]
+    common = ["--rounds", "1", "--out", str(tmp_path / "rounds"), "--device", "cpu"]
+    for asked in ([*flags, "--config", str(file)], []):
+        done = CliRunner().invoke(app, ["iterate", *asked, *common])
+        assert done.exit_code == 0, done.output
+    (one,) = read(tmp_path / "rounds" / "record.json")["rounds"]
+    assert sum(kept(one)) <= 0.2 * 40 + 1

@@ -9,6 +9,7 @@ import pytest
 
 from otprune.errors import ModelError
 from otprune.models.building import build_model
+from tests.command_line import otprune
 
 NET = """
 from dataclasses import dataclass
@@ -107,3 +108,19 @@ def test_a_module_that_fails_is_refused_with_its_line(wanted: str, text: str, me
     (own / "faulty.py").write_text(text)
     with pytest.raises(ModelError, match=f"cannot be imported: .*{re.escape(message)}"):
         build_model(wanted, num_classes=4)
+
+
+@pytest.mark.parametrize(
+    ("body", "told"),
+    [
+        ("nn.Sequential(nn.Flatten(), nn.Linear(64, num_classes))", "has no batch norm with scaling factors"),
+        ("Failing()", r"1×8×8: .*name 'undefined' is not defined.*own\.py:\d+"),
+    ],
+    ids=["no batch norm", "a mistake in forward"],
+)
+def test_what_cannot_be_trained_or_pruned_is_told_before_the_training(body: str, told: str, tmp_path: Path) -> None:
+    failing = "class Failing(nn.Module):\n    def forward(self, x):\n        return undefined\n"
+    (tmp_path / "own.py").write_text(f"from torch import nn\n{failing}def build(num_classes):\n    return {body}\n")
+    done = otprune("train", model=f"{tmp_path / 'own.py'}:build", out=tmp_path / "run")
+    assert done.code == 1 and re.search(told, done.err), done.err
+    assert done.err.count("\n") == 1 and not (tmp_path / "run").exists()

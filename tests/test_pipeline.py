@@ -20,16 +20,17 @@ from otprune.experiments import stages
 from otprune.experiments.experiment import Experiment, Finetuning
 from otprune.experiments.pipeline import Pipeline, open_data
 from otprune.training.evaluation import accuracy
+from otprune.training.failures import RunsFailed
 from otprune.training.loop import chosen_device
-from otprune.training.run import Training
+from otprune.training.run import Run, Training
 from tests.command_line import DIGITS, Done, flags, otprune
 
 EPOCHS, FINETUNE_EPOCHS, SEED = 6, 3, 1
 ONE_THREAD = {"OMP_NUM_THREADS": "1"}
 FILES = {
-    *("config.json", "plan.json", "results.json", "record.json"),
+    *("config.json", "data.json", "plan.json", "results.json", "record.json"),
     *("sparse.safetensors", "pruned.safetensors", "finetuned.safetensors"),
-    *("train", "finetune", "tensorboard"),
+    *("train", "finetune", "tensorboard", ".lock"),
 }
 
 
@@ -71,8 +72,11 @@ def test_every_stage_leaves_its_file_and_the_screen_shows_the_result(
     assert f"train {folder.name}: epoch {EPOCHS}/{EPOCHS} loss" in done.out
     for stage in ("sparse", "pruned", "recalibrated", "finetuned"):
         assert f"{record['results'][f'accuracy_{stage}']:.2%}" in done.out
+    results = record["results"]
     for kind in ("flops", "parameters"):
-        assert f"{record['results']['cost_after'][kind]:,}" in done.out
+        assert f"({results['cost_after'][kind] / results['cost_before'][kind]:.1%})" in done.out
+    assert f"the model is {folder / 'finetuned.safetensors'}; load it with ot.load(model, path)" in done.out
+    assert done.out.startswith("settings of recipe digits, since the data is the digits; flags and --config overrule")
     assert done.err == ""
 
 
@@ -194,7 +198,7 @@ def test_another_configuration_in_the_same_folder_is_refused(finished: tuple[Pat
         ({"model": "vgg14"}, "vgg14 does not run on the images of digits, which are 1×8×8"),
         ({"data": "mnist"}, "mnist is neither a folder nor one of cifar10, cifar100, digits"),
         ({"device": "tpu"}, "there is no device named 'tpu'; choose cpu, cuda or auto"),
-        ({"lam": "-1"}, "lam must be a finite number and at least 0, not -1.0"),
+        ({"lam": "-1"}, "--lam must be a finite number and at least 0, not -1.0"),
     ],
     ids=str,
 )
@@ -247,8 +251,51 @@ def test_a_sweep_is_the_same_runs_side_by_side(tmp_path: Path) -> None:
     assert records[0] == records[1] == records[2]
 
 
-@pytest.mark.parametrize(("lam", "said"), [("1e-4,big", "'big' is not a number"), (",", "there is no number in it")])
-def test_a_sweep_over_what_is_no_number_is_refused(lam: str, said: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("lam", "said"),
+    [
+        ("1e-4,big", "'big' is not a number"),
+        (",", "there is no number in it"),
+        ("1e-4,1e-3,0.0001", "it has a number more than once: 1e-4, 0.0001"),
+        ("1e-4,1e-4", "more than once"),
+    ],
+)
+def test_a_sweep_over_what_is_no_number_or_the_same_twice_is_refused(lam: str, said: str, tmp_path: Path) -> None:
     done = otprune("sweep", lam=lam, out=tmp_path / "sweep")
     assert done.code == 2
     assert said in done.err and "Traceback" not in done.err
+
+
+def test_a_run_of_a_sweep_that_fails_is_set_aside_and_the_others_finish(tmp_path: Path) -> None:
+    swept: dict[str, object] = {"epochs": 1, "finetune_epochs": 1, "lam": "1e30,1e-4,1e-3", "together": 2}
+    done = otprune("sweep", **swept, out=tmp_path)
+    assert done.code == 1
+    assert [line.split()[1] for line in done.out.splitlines() if line.startswith("│")] == ["0.0001", "0.001"]
+    assert done.err.startswith(f"{tmp_path / 'lam1e30-seed0' / 'train'}: ") and done.err.count("\n") == 1
+    for name in ("lam1e-4-seed0", "lam1e-3-seed0"):
+        assert (tmp_path / name / "finetuned.safetensors").exists() and (tmp_path / name / "record.json").exists()
+    assert not (tmp_path / "lam1e30-seed0" / "sparse.safetensors").exists()
+    again = otprune("sweep", **swept, out=tmp_path)
+    assert (again.code, again.err) == (1, done.err)
+
+
+def test_a_run_that_cannot_be_pruned_or_gone_on_with_is_set_aside_too(tmp_path: Path) -> None:
+    """Where all γ are 0 there is no threshold; a checkpoint of other settings is none to go on from."""
+    asked = replace(experiment(), training=replace(experiment().training, epochs=0), finetuning=Finetuning(epochs=1))
+    zero, other, good = (pipeline_in(tmp_path / name, asked) for name in ("zero", "other", "good"))
+    stages.train([zero, other])
+    ot.save(without_scaling(zero.load("sparse.safetensors")), zero.folder / "sparse.safetensors")
+    stages.prune(other)
+    Run(other.load("pruned.safetensors"), other.data, asked.training, other.folder / "finetune").save()
+    with pytest.raises(
+        RunsFailed, match=rf"^{zero.folder}: no layer .*\n{other.folder}/finetune/.* belongs to"
+    ) as failed:
+        stages.run([zero, other, good])
+    assert [pipeline.folder.name for pipeline, _ in failed.value.errors] == ["zero", "other"]
+    assert (good.folder / "finetuned.safetensors").exists() and (good.folder / "record.json").exists()
+
+
+def without_scaling(model: nn.Module) -> nn.Module:
+    for norm in (module for module in model.modules() if isinstance(module, nn.BatchNorm2d)):
+        nn.init.zeros_(norm.weight)
+    return model

@@ -199,27 +199,43 @@ def cells(table: Any) -> list[list[str]]:
 
 
 def test_the_table_has_the_columns_of_what_was_measured(written: Pipeline) -> None:
-    results, before = written.results, written.results["cost_before"]
+    results, before, after = written.results, written.results["cost_before"], written.results["cost_after"]
     other = {"accuracy_sparse": 0.5}
     experiment = {"experiment": EXPERIMENT.to_dict()}
     table = cells(results_table([experiment | {"results": results}, experiment | {"results": other}]))
-    names = {"sparse": "sparse", "pruned": "pruned", "recalibrated": "recalibrated"}
-    names |= {"finetuned": "fine-tuned", "scratch": "from scratch"}
+    names = {"sparse": "sparse", "pruned": "pruned", "recalibrated": "recali-\nbrated"}
+    names |= {"finetuned": "fine-\ntuned", "scratch": "from\nscratch"}
     accuracies = [[shown_as, f"{results[f'accuracy_{name}']:.2%}", ""] for name, shown_as in names.items()]
     accuracies[0][2] = "50.00%"
     costs = [
-        [name, f"{before[kind]:,} → {results['cost_after'][kind]:,}", ""]
+        [name, f"{before[kind] / 1000:#.3g}k → {after[kind] / 1000:#.3g}k ({after[kind] / before[kind]:.1%})", ""]
         for kind, name in (("flops", "FLOPs"), ("parameters", "parameters"))
     ]
     assert table == [["λ", "0.3", "0.3"], ["seed", "0", "0"], *accuracies, *costs]
     assert cells(measured_table([{"round": "1"}], [other])) == [["round", "1"], ["sparse", "50.00%"]]
 
 
-def test_a_lambda_that_steered_itself_is_shown_where_it_ended() -> None:
+def test_the_table_of_a_large_network_fits_into_120_columns() -> None:
+    """With images held out and λ steered, each run is still a line."""
+    stages_ = ("sparse", "pruned", "recalibrated", "finetuned", "held_out_sparse", "held_out_recalibrated")
+    results = {f"accuracy_{stage}": 0.93654 for stage in stages_} | {"accuracy_held_out_recalibrated": 0.93104}
+    results |= {"cost_before": {"flops": 9_627_463_178, "parameters": 1_472_826}}
+    results |= {"cost_after": {"flops": 1_000_000_000, "parameters": 999_999}}
+    record = {"experiment": {"training": {"lam": 1e-4, "target_flops": 0.4, "seed": 0}}, "results": results}
+    text = StringIO()
+    Console(file=text, width=120).print(results_table([record]))
+    assert [cell.strip() for cell in text.getvalue().splitlines()[-2].strip("│").split("│")][-3:] == [
+        "93.65 → 93.10%",
+        "9.63G → 1.00G (10.4%)",
+        "1.47M → 1.00M (67.9%)",
+    ]
+
+
+def test_a_lambda_that_steered_itself_is_called_so() -> None:
     training = {"lam": 1e-4, "target_flops": 0.4, "seed": 3}
     results = {"training": [{"lam": 1e-4}, {"lam": 0.000234567}], "accuracy_sparse": 0.9}
     table = cells(results_table([{"experiment": {"training": training}, "results": results}]))
-    assert table == [["λ", "0.000235"], ["seed", "3"], ["sparse", "90.00%"]]
+    assert table == [["λ", "steered"], ["seed", "3"], ["sparse", "90.00%"]]
 
 
 def test_a_network_without_batch_norm_has_no_histograms() -> None:

@@ -22,6 +22,8 @@ from torch import Tensor, nn
 from otprune.errors import CheckpointError, TrainingError
 from otprune.training import loop
 from otprune.training.checkpoint import checkpoints
+from otprune.training.failures import RunsFailed
+from otprune.training.holding import LOCK
 from otprune.training.loop import train, train_together
 from otprune.training.run import EpochRecord, Run
 from otprune.training.stopping import Interrupted
@@ -62,6 +64,11 @@ def assert_same_end(left: Path, right: Path) -> None:
     assert_same_file(*last)
 
 
+def files(folder: Path) -> list[Path]:
+    """What a training leaves, besides the lock that keeps others out."""
+    return sorted(path for path in folder.iterdir() if path.name != LOCK)
+
+
 class Undisturbed:
     """Where trainings that nobody disturbed ended."""
 
@@ -100,7 +107,7 @@ def test_a_training_killed_ten_times_ends_the_same(undisturbed: Undisturbed, tmp
         kill(process)
     finish(train_in, tmp_path)
     assert_same_end(tmp_path, undisturbed.training)
-    assert sorted(tmp_path.iterdir()) == checkpoints(tmp_path)  # beginnings of files that kills left are gone
+    assert files(tmp_path) == checkpoints(tmp_path)  # beginnings of files that kills left are gone
 
 
 def test_a_pipeline_killed_in_any_stage_ends_the_same(undisturbed: Undisturbed, tmp_path: Path) -> None:
@@ -168,7 +175,7 @@ def test_a_full_disk_leaves_the_last_good_checkpoint(undisturbed: Undisturbed, t
     assert process.exitcode == 1
     left = checkpoints(folder)
     assert [path.name for path in left] == ["at-00002-0000020.safetensors", "at-00002-0000021.safetensors"]
-    assert sorted(folder.iterdir()) == left
+    assert files(folder) == left
     assert "at-00003-0000001.safetensors: cannot be written: File too large" in message.read_text()
     assert f"The last good checkpoint is {left[-1]}." in message.read_text()
     finish(train_in, folder)
@@ -197,12 +204,10 @@ def test_the_last_two_checkpoints_are_kept(tmp_path: Path) -> None:
     seen = []
 
     def look(run: Run, epoch: EpochRecord) -> None:
-        seen.append([path.name for path in tmp_path.iterdir()])
+        seen.append([path.name for path in files(tmp_path)])
 
     train(training_run(tmp_path, SHORT), look, save_every=0)
-    assert [sorted(names) for names in seen] == [
-        [f"at-0000{epoch}-00000{step}.safetensors" for step in (20, 21)] for epoch in range(3)
-    ]
+    assert seen == [[f"at-0000{epoch}-00000{step}.safetensors" for step in (20, 21)] for epoch in range(3)]
     assert [path.name[:8] for path in checkpoints(tmp_path)] == ["at-00002", "at-00003"]
 
 
@@ -379,3 +384,18 @@ def test_a_signal_waits_for_the_step_to_end_and_a_second_one_does_not(number: si
 def test_without_a_folder_ctrl_c_says_that_nothing_was_saved() -> None:
     with pytest.raises(Interrupted, match="nothing was saved"):
         train(Run(net(), DIGITS, SHORT), lambda run, epoch: signal.raise_signal(signal.SIGINT))
+
+
+@pytest.mark.parametrize("save_every", [0, 3600])
+def test_of_runs_side_by_side_one_that_fails_is_set_aside(save_every: float, tmp_path: Path) -> None:
+    """The others end as they do alone; then the error comes, with the run that it is of."""
+    alone = training_run(None, SHORT)
+    train(alone)
+    first, last = (training_run(tmp_path / name, SHORT) for name in ("first", "last"))
+    burning = Run(nn.Sequential(net(), Fuse(burns_at=30, what="loss")), DIGITS, SHORT, tmp_path / "burning")
+    with pytest.raises(RunsFailed, match=rf"^{tmp_path / 'burning'}: the loss .* at step 30 .*folder\.$") as failed:
+        train_together([first, burning, last], save_every=save_every)
+    assert [run for run, _ in failed.value.errors] == [burning] and not burning.done
+    for run in (first, last):
+        torch.testing.assert_close(run.model.state_dict(), alone.model.state_dict(), rtol=0, atol=0)
+        assert run.folder is not None and checkpoints(run.folder)[-1].name == "at-00003-0000000.safetensors"

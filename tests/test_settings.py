@@ -149,10 +149,19 @@ def test_a_value_out_of_range_is_refused(wrong: dict[str, Any], message: str) ->
         resolved({**VGG, **wrong})
 
 
-def test_a_target_holds_out_a_tenth_unless_told_otherwise() -> None:
+def test_what_is_chosen_by_accuracy_holds_out_a_tenth_unless_told_otherwise() -> None:
     assert resolved(VGG).hold_out == 0
     assert resolved({**VGG, "pruning.max_drop": 0.5}).hold_out == 0.1
-    assert resolved({**VGG, "pruning.flops": 0.4, "hold_out": 0.2}).hold_out == 0.2
+    assert resolved({**VGG, "pruning.max_drop": 0.5, "hold_out": 0.2}).hold_out == 0.2
+
+
+@pytest.mark.parametrize("budget", ["flops", "params"])
+def test_a_budget_needs_no_held_out_images(budget: str, tmp_path: Path) -> None:
+    asked = {f"pruning.{budget}": 0.4}
+    assert resolved({**VGG, **asked}).hold_out == 0
+    assert resolved({**VGG, **asked, "hold_out": 0.2}).hold_out == 0.2
+    claim(tmp_path, Experiment("vgg14", "cifar10"))
+    assert resolved(asked, folder=tmp_path).pruning == Pruning(**{budget: 0.4})
 
 
 def test_a_target_replaces_the_one_of_the_file(tmp_path: Path) -> None:
@@ -160,7 +169,7 @@ def test_a_target_replaces_the_one_of_the_file(tmp_path: Path) -> None:
     assert resolved({**VGG, "pruning.params": 0.1}, file).pruning == Pruning(params=0.1)
 
 
-def test_a_target_for_a_run_that_held_out_nothing_is_refused_with_what_to_do(tmp_path: Path) -> None:
+def test_accuracy_to_keep_in_a_run_that_held_out_nothing_is_refused_with_what_to_do(tmp_path: Path) -> None:
     claim(tmp_path, Experiment("vgg14", "cifar10"))
     with pytest.raises(TrainingError, match=r"this run holds out none: train in another folder with --hold-out 0\.1"):
         resolved({"pruning.max_drop": 0.5}, folder=tmp_path)
@@ -187,6 +196,7 @@ def test_a_section_can_change_until_something_depends_on_it(tmp_path: Path) -> N
 def test_a_fine_tuning_under_way_settles_its_section(tmp_path: Path) -> None:
     claim(tmp_path, Experiment("vgg14", "cifar10"))
     (tmp_path / "finetune").mkdir()
+    (tmp_path / "finetune" / "at-00001-0000000.safetensors").touch()
     with pytest.raises(TrainingError, match=r"finetuning\.rate=0\.001, not 0\.1"):
         claim(tmp_path, Experiment("vgg14", "cifar10", finetuning=Finetuning(rate=0.1)))
 

@@ -26,6 +26,7 @@ from otprune.files import write_atomically
 from otprune.surgery import plans_of
 from otprune.training import data as datasets
 from otprune.training.run import EpochRecord, Run, Training
+from tests import small_runs
 from tests.command_line import DIGITS, Done, flags
 
 SHORT: dict[str, object] = {"epochs": 2, "lam": 1e-2, "hold_out": 0.1}
@@ -111,6 +112,15 @@ def test_a_budget_is_met_and_the_record_says_what_was_tried(trained: Path) -> No
     assert found["cost_after"]["flops"] <= 0.5 * found["cost_before"]["flops"]
     assert found["rule"]["rule"] == "Shifted"
     assert found["choosing"][-1]["accuracy"] == pytest.approx(found["accuracy_held_out_recalibrated"])
+
+
+def test_a_budget_is_met_where_no_images_are_held_out(tmp_path: Path) -> None:
+    assert otprune("train", **DIGITS, epochs=1, lam=1e-2, out=tmp_path / "run").code == 0
+    done = otprune("prune", out=tmp_path / "run", flops=0.4)
+    assert done.code == 0, done.err
+    found = results(tmp_path / "run")
+    assert found["cost_after"]["flops"] <= 0.4 * found["cost_before"]["flops"]
+    assert len(found["choosing"]) > 2 and {step["accuracy"] for step in found["choosing"]} == {None}
 
 
 def test_a_stage_without_the_one_before_says_what_to_do(trained: Path, tmp_path: Path) -> None:
@@ -309,13 +319,29 @@ class build(nn.Conv2d):
     def forward(self, x):
         return {"scores": super().forward(x)}
 """
+AUXILIARY = """
+from torch import nn
+
+class build(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body = nn.Sequential(nn.Conv2d(1, 4, 8), nn.BatchNorm2d(4), nn.Dropout(0.5), nn.Flatten())
+        self.head = nn.Linear(4, 10)
+
+    def forward(self, x):
+        found = self.body(x)
+        return (self.head(found), found) if self.training else self.head(found)
+"""
 WRONG_NETS = {
     SEVEN_CLASSES: "net.py:build returns scores of shape (1, 7) for one image, and the data has 10 classes: ",
     A_DICT: "net.py:build returns a dict, and a classifier is trained by a tensor of scores",
+    AUXILIARY: "net.py:build returns a tuple in training mode, and a classifier is trained by a tensor of scores: ",
 }
 
 
-@pytest.mark.parametrize(("text", "message"), WRONG_NETS.items(), ids=["too few classes", "no tensor"])
+@pytest.mark.parametrize(
+    ("text", "message"), WRONG_NETS.items(), ids=["too few classes", "no tensor", "more in training"]
+)
 def test_a_model_that_gives_no_score_for_each_class_is_refused(
     text: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -324,3 +350,13 @@ def test_a_model_that_gives_no_score_for_each_class_is_refused(
     done = otprune("train", model="net.py:build", data="digits", out=tmp_path / "run")
     assert done.code == 1 and done.err.startswith(message)
     assert not (tmp_path / "run").exists()
+
+
+def test_looking_at_a_model_in_training_mode_leaves_no_trace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a model that is always the same one, and whose training mode draws random numbers."""
+    model = nn.Sequential(nn.Conv2d(1, 4, 8), nn.BatchNorm2d(4), nn.Dropout(0.5), nn.Flatten(), nn.Linear(4, 10))
+    monkeypatch.setattr("tests.small_runs.net", lambda: model)
+    before, drawn = {name: tensor.clone() for name, tensor in model.state_dict().items()}, torch.get_rng_state()
+    small_runs.pipeline(tmp_path)
+    torch.testing.assert_close(model.state_dict(), before, rtol=0, atol=0)
+    assert torch.equal(torch.get_rng_state(), drawn)

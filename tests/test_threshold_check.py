@@ -138,7 +138,8 @@ def test_the_verb_checks_a_run_and_shows_each_shift(tmp_path: Path) -> None:
     for row, one in zip(rows, found, strict=True):
         for stage in ("pruned", "recalibrated", "finetuned"):
             assert f"{one[f'accuracy_{stage}']:.2%}" in row
-        assert f"{one['cost_after']['flops']:,}" in row and str(one["channels"]) in row
+        share = one["cost_after"]["flops"] / one["cost_before"]["flops"]
+        assert f"({share:.1%})" in row and str(one["channels"]) in row
 
 
 @pytest.mark.parametrize(

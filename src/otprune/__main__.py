@@ -1,5 +1,6 @@
 """``otprune`` and ``python -m otprune``: the command line, or how to get it where its packages are missing."""
 
+import io
 import sys
 
 
@@ -12,6 +13,9 @@ def main() -> None:
         if package not in {"typer", "rich"}:
             raise
         sys.exit(f"The command line needs {package}: pip install 'otprune[cli]'")
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # not every terminal knows λ
     app()
 
 

@@ -34,6 +34,8 @@ def save(model: nn.Module, path: str | Path) -> None:
     plans = json.dumps([json.loads(plan.to_json()) for plan in plans_of(model)], ensure_ascii=False)
     tensors = _without_repeats(model)
     content = safetensors.torch.save(tensors, {CLASS_KEY: type(model).__name__, PLANS_KEY: plans})
+    if not Path(path).parent.is_dir():
+        raise CheckpointError(f"{path}: there is no folder {Path(path).parent}; make it first")
     write_atomically(Path(path), content)
 
 

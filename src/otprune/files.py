@@ -1,8 +1,11 @@
 """Files that are written whole or not at all."""
 
 import os
+import re
 import secrets
 from pathlib import Path
+
+_TEMPORARY = re.compile(r"\..+\.[0-9a-f]{16}")
 
 
 def write_atomically(path: Path, content: bytes) -> None:
@@ -23,6 +26,21 @@ def write_atomically(path: Path, content: bytes) -> None:
         temporary.replace(path)
     except BaseException as error:
         temporary.unlink(missing_ok=True)
-        if isinstance(error, OSError) and error.filename is None:
-            error.filename = str(path)  # writing to a full disk fails without a name
+        if isinstance(error, OSError):
+            error.filename, error.filename2 = str(path), None  # not the neighbour's name, which nobody knows
         raise
+
+
+def remove_leftovers(folder: Path) -> None:
+    """Remove what `write_atomically` had begun in a folder when a kill ended it; nobody may be writing there now.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     Path(folder, ".note.0123456789abcdef").touch()
+    ...     remove_leftovers(Path(folder))
+    ...     list(Path(folder).iterdir())
+    []
+    """
+    for path in folder.iterdir():
+        if _TEMPORARY.fullmatch(path.name):
+            path.unlink(missing_ok=True)

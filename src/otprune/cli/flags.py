@@ -10,7 +10,8 @@ import typer
 
 from otprune.experiments.experiment import Experiment
 from otprune.experiments.explained import MEANINGS
-from otprune.experiments.fields import flat, kinds
+from otprune.experiments.fields import Flat, flat, kinds
+from otprune.experiments.settings import FLAGS
 
 Command = Callable[..., None]
 
@@ -59,6 +60,19 @@ def with_settings(*sections: str, without: Collection[str] = ()) -> Callable[[Co
         return command
 
     return decorate
+
+
+def in_flags(message: str, given: Flat) -> str:
+    """What is wrong with a setting, told of the flag that it was given with.
+
+    >>> in_flags("finetuning.epochs must be at least 0, not -1", {"finetuning.epochs": -1})
+    '--finetune-epochs must be at least 0, not -1'
+    """
+    subject, _, rest = message.removeprefix(f"{FLAGS}: ").partition(" ")
+    for name in given:
+        if subject in (name, name.removeprefix("training."), name.removeprefix("pruning.")):
+            return f"--{_argument(name).replace('_', '-')} {rest}"
+    return message
 
 
 def _own_parameters(verb: Command) -> Iterator[inspect.Parameter]:

@@ -7,13 +7,13 @@ import typer
 
 from otprune.cli.app import app
 from otprune.cli.flags import RUN, Config, Device, Out, numbers, with_settings
-from otprune.cli.running import console, downloads, errors_in_one_line, opened, reports, require_begun
+from otprune.cli.running import console, downloads, errors_in_one_line, opened, reports, require_begun, tell_recipe
 from otprune.experiments import iterate as iterating
 from otprune.experiments import stages
 from otprune.experiments.fields import Flat
 from otprune.experiments.pipeline import open_data
 from otprune.experiments.screen import measured_table
-from otprune.experiments.settings import resolved
+from otprune.experiments.settings import resolved, said
 from otprune.experiments.thresholds import SHIFTS, verify_thresholds
 from otprune.training.loop import chosen_device
 
@@ -42,13 +42,15 @@ def iterate(
 
     Network Slimming (--rule ns) takes at most half of a layer a round, unless --max-layer-ratio says otherwise.
     """
-    with errors_in_one_line():
+    with errors_in_one_line(given):
         experiment = resolved(given, config, out / "round-1")
-        if "pruning.max_layer_ratio" not in given:
+        if "pruning.max_layer_ratio" not in said(given, config, out / "round-1"):
             experiment = iterating.with_the_usual_limit(experiment)
         screen, where = console(), chosen_device(device)
         with downloads(screen) as downloading:
             source = open_data(experiment.data, downloading, experiment.strict)
+        if not out.exists():
+            tell_recipe([experiment], screen)
         with reports(screen) as report:
             record = iterating.iterate(experiment, out, source, where, rounds, restart, report)
     done = record["rounds"]

@@ -1,6 +1,6 @@
 """What the verbs have in common: a console, pipelines opened from settings, errors in one line."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -8,17 +8,21 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TaskID, TextColumn, TransferSpeedColumn
 
+from otprune.cli.flags import in_flags
 from otprune.errors import OtpruneError, TrainingError
 from otprune.experiments.board import board
 from otprune.experiments.experiment import Experiment
-from otprune.experiments.folder import CONFIGURATION
+from otprune.experiments.fields import Flat
+from otprune.experiments.folder import CONFIGURATION, is_settled
 from otprune.experiments.pipeline import Pipeline, open_pipelines
 from otprune.experiments.reporting import Report, Several
 from otprune.experiments.screen import progress
+from otprune.experiments.settings import implied_recipe
 from otprune.training.data import Progress as DownloadProgress
 from otprune.training.loop import chosen_device
 
 WIDTH_OF_FILES = 120
+DATA_OF_RECIPES = {"ilsvrc": "a folder of images", "digits": "the digits"}
 
 
 def console() -> Console:
@@ -34,15 +38,20 @@ def console() -> Console:
 
 
 @contextmanager
-def errors_in_one_line() -> Iterator[None]:
-    """End with what went wrong and exit status 1, or, broken off by Ctrl-C, with how to go on and 130."""
+def errors_in_one_line(given: Flat | None = None) -> Iterator[None]:
+    """End with what went wrong and exit status 1, or, broken off by Ctrl-C, with how to go on and 130.
+
+    What is wrong with a setting that was given is told of its flag.
+    """
     try:
         yield
     except OtpruneError as problem:
-        typer.echo(problem, err=True)
+        typer.echo(in_flags(str(problem), given or {}), err=True)
         raise typer.Exit(1) from problem
     except OSError as problem:
-        typer.echo(f"{problem}. What was finished is kept: mend this, then give the same command again.", err=True)
+        typer.echo(
+            f"{_told(problem)}. What was finished is kept: mend this, then give the same command again.", err=True
+        )
         raise typer.Exit(1) from problem
     except KeyboardInterrupt as stopped:
         typer.echo(str(stopped) or "stopped: give the same command again to go on", err=True)
@@ -52,8 +61,31 @@ def errors_in_one_line() -> Iterator[None]:
 def opened(experiments: Mapping[Path, Experiment], device: str, screen: Console) -> list[Pipeline]:
     """Pipelines of experiments in their folders, with a bar for what has to be downloaded first."""
     where = chosen_device(device)
+    anew = [asked for folder, asked in experiments.items() if not is_settled(folder)]
     with downloads(screen) as downloading:
-        return open_pipelines(experiments, where, downloading)
+        pipelines = open_pipelines(experiments, where, downloading)
+    tell_recipe(anew, screen)
+    return pipelines
+
+
+def tell_recipe(begun: Sequence[Experiment], screen: Console) -> None:
+    """Say for runs that begin which recipe their settings come from, where it is not the usual one.
+
+    >>> tell_recipe([Experiment("digits_net", "digits")], Console(width=120))
+    settings of recipe digits, since the data is the digits; flags and --config overrule them
+    """
+    for name in sorted({implied_recipe(experiment.data) or "" for experiment in begun} & DATA_OF_RECIPES.keys()):
+        why = f"since the data is {DATA_OF_RECIPES[name]}"
+        say(screen, f"settings of recipe {name}, {why}; flags and --config overrule them")
+
+
+def say(screen: Console, text: str) -> None:
+    """Print a line as it is, however long.
+
+    >>> say(Console(), "runs/a [1]")
+    runs/a [1]
+    """
+    screen.print(text, markup=False, highlight=False, soft_wrap=True)
 
 
 @contextmanager
@@ -71,8 +103,19 @@ def require_begun(out: Path) -> None:
         ...
     otprune.errors.TrainingError: nowhere holds no run: begin one with otprune train --out nowhere
     """
-    if not (out / CONFIGURATION).exists():
-        raise TrainingError(f"{out} holds no run: begin one with otprune train --out {out}")
+    if (out / CONFIGURATION).exists():
+        return
+    inside = sorted(path.parent.name for path in out.glob(f"*/{CONFIGURATION}"))
+    if inside:
+        raise TrainingError(f"{out} is not a run, but holds some: give one of {', '.join(inside)} as --out {out}/...")
+    raise TrainingError(f"{out} holds no run: begin one with otprune train --out {out}")
+
+
+def _told(problem: OSError) -> str:
+    """Without its number, which says nothing to most."""
+    if problem.filename is None or problem.strerror is None:
+        return str(problem)
+    return f"{problem.filename}: {problem.strerror[:1].lower()}{problem.strerror[1:]}"
 
 
 @contextmanager

@@ -6,17 +6,21 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.console import Console
 
 from otprune.cli.app import app
 from otprune.cli.flags import RUN, Config, Device, Out, numbers, with_settings
-from otprune.cli.running import console, errors_in_one_line, opened, reports, require_begun
+from otprune.cli.running import console, errors_in_one_line, opened, reports, require_begun, say
 from otprune.experiments import stages
 from otprune.experiments.experiment import Experiment
+from otprune.experiments.feeding import DATA
 from otprune.experiments.fields import Flat
+from otprune.experiments.folder import FINETUNED, MADE_BY, SCRATCH
 from otprune.experiments.pipeline import Pipeline
 from otprune.experiments.reporting import Report
 from otprune.experiments.screen import results_table
 from otprune.experiments.settings import resolved
+from otprune.training.failures import RunsFailed
 
 Stage = Callable[[Sequence[Pipeline], Report], object]
 
@@ -25,8 +29,9 @@ Stage = Callable[[Sequence[Pipeline], Report], object]
 @with_settings("", "training", "pruning", "finetuning")
 def run(out: Out, given: Flat, config: Config = None, device: Device = "auto") -> None:
     """Train with sparsity, prune, recalibrate and fine-tune: the whole pipeline, resumable."""
-    with errors_in_one_line():
+    with errors_in_one_line(given):
         _run_all({out: resolved(given, config, out)}, device)
+        _tell_model(out / FINETUNED)
 
 
 @app.command()
@@ -47,7 +52,7 @@ def sweep(
     device: Device = "auto",
 ) -> None:
     """Run the pipeline for several λ and seeds, side by side on one device."""
-    with errors_in_one_line():
+    with errors_in_one_line(given):
         lams = _lams(lam, resolved(given, config).training.lam)
         runs = {
             out / f"lam{text}-seed{seed}": given | {"training.lam": value, "training.seed": seed}
@@ -61,7 +66,7 @@ def sweep(
 @with_settings("", "training")
 def train(out: Out, given: Flat, config: Config = None, device: Device = "auto") -> None:
     """Train with sparsity; writes sparse.safetensors."""
-    with errors_in_one_line():
+    with errors_in_one_line(given):
         _one_stage(stages.train, out, resolved(given, config, out), device, then=("prune",))
 
 
@@ -69,7 +74,7 @@ def train(out: Out, given: Flat, config: Config = None, device: Device = "auto")
 @with_settings("pruning")
 def prune(out: Out, given: Flat, config: Config = None, device: Device = "auto") -> None:
     """Prune the trained model and re-estimate its batch-norm statistics; writes plan.json and pruned.safetensors."""
-    with errors_in_one_line():
+    with errors_in_one_line(given):
         require_begun(out)
         _one_stage(_prune_all, out, resolved(given, config, out), device, then=("finetune", "scratch"))
 
@@ -78,9 +83,10 @@ def prune(out: Out, given: Flat, config: Config = None, device: Device = "auto")
 @with_settings("finetuning")
 def finetune(out: Out, given: Flat, config: Config = None, device: Device = "auto") -> None:
     """Fine-tune the pruned model; writes finetuned.safetensors."""
-    with errors_in_one_line():
+    with errors_in_one_line(given):
         require_begun(out)
         _one_stage(stages.finetune, out, resolved(given, config, out), device)
+        _tell_model(out / FINETUNED)
 
 
 @app.command()
@@ -89,6 +95,7 @@ def scratch(out: Out, device: Device = "auto") -> None:
     with errors_in_one_line():
         require_begun(out)
         _one_stage(stages.scratch, out, resolved({}, None, out), device)
+        _tell_model(out / SCRATCH)
 
 
 def _lams(text: str | None, default: float) -> dict[str, float]:
@@ -96,15 +103,23 @@ def _lams(text: str | None, default: float) -> dict[str, float]:
     written = [part.strip() for part in (f"{default:g}" if text is None else text).split(",") if part.strip()]
     if not written:
         raise typer.BadParameter("there is no number in it", param_hint="--lam")
-    return dict(zip(written, numbers(",".join(written), float, "lam"), strict=True))
+    values = numbers(",".join(written), float, "lam")
+    if same := [part for part, value in zip(written, values, strict=True) if values.count(value) > 1]:
+        raise typer.BadParameter(f"it has a number more than once: {', '.join(same)}", param_hint="--lam")
+    return dict(zip(written, values, strict=True))
 
 
 def _run_all(experiments: dict[Path, Experiment], device: str, together: int = stages.TOGETHER) -> None:
     screen = console()
     pipelines = opened(experiments, device, screen)
-    with reports(screen) as report:
-        records = stages.run(pipelines, report, together=together)
-    screen.print(results_table(records))
+    try:
+        with reports(screen) as report:
+            stages.run(pipelines, report, together=together)
+    except RunsFailed as failed:
+        if finished := failed.others(pipelines):
+            _show(finished, screen)
+        raise
+    _show(pipelines, screen)
 
 
 def _one_stage(do: Stage, out: Path, experiment: Experiment, device: str, then: tuple[str, ...] = ()) -> None:
@@ -112,10 +127,24 @@ def _one_stage(do: Stage, out: Path, experiment: Experiment, device: str, then: 
     pipelines = opened({out: experiment}, device, screen)
     with reports(screen) as report:
         do(pipelines, report)
-    screen.print(results_table([stages.record(pipelines[0])]))
-    if then:
+    _show(pipelines, screen)
+    made = {MADE_BY[file] for file in MADE_BY if (out / file).exists()}
+    if then and not made & set(then):
         ways = " or ".join(f"otprune {verb} --out {shlex.quote(str(out))}" for verb in then)
-        screen.print(f"next: {ways}", markup=False, highlight=False, soft_wrap=True)
+        say(screen, f"next: {ways}")
+
+
+def _show(pipelines: Sequence[Pipeline], screen: Console) -> None:
+    """What came of runs, and what is to be said of them."""
+    screen.print(results_table([stages.record(pipeline) for pipeline in pipelines]))
+    for pipeline in pipelines:
+        whose = f"{pipeline.folder.name}: " if len(pipelines) > 1 else ""
+        for remark in pipeline.results.get("remarks", ()):
+            say(screen, f"{whose}{remark}")
+
+
+def _tell_model(path: Path) -> None:
+    say(console(), f"the model is {path}; load it with ot.load(model, path), and feed it as {DATA} beside it says")
 
 
 def _prune_all(pipelines: Sequence[Pipeline], report: Report) -> None:

@@ -60,7 +60,7 @@ def choose(
     example: Any,
     rule: Rule,
     target: Target,
-    accuracy: Callable[[nn.Module], float],
+    accuracy: Callable[[nn.Module], float] | None,
     repaired: Callable[[nn.Module], nn.Module],
     *,
     max_ratio: float = 1.0,
@@ -75,7 +75,8 @@ def choose(
         example: an input of the model.
         rule: the thresholds to shift.
         target: what to meet.
-        accuracy: the share of held-out images that a model gets right.
+        accuracy: the share of held-out images that a model gets right. Only `max_drop` needs it; a budget is met
+            without, and where it is there it is measured for the network chosen and for the unpruned one.
         repaired: brings a pruned model into the state that it is judged in, by re-estimating its statistics.
         max_ratio: at most this share of a layer's channels goes.
 
@@ -83,10 +84,12 @@ def choose(
     >>> from otprune import OptimalThreshold
     >>> net = nn.Sequential(nn.Conv2d(1, 4, 1), nn.BatchNorm2d(4), nn.Conv2d(4, 1, 1))
     >>> net[1].weight.data = torch.tensor([1e-6, 0.1, 0.2, 0.3])
-    >>> chosen = choose(net, torch.zeros(1, 1, 8, 8), OptimalThreshold(), Target("flops", 0.6), len, lambda m: m)
+    >>> chosen = choose(net, torch.zeros(1, 1, 8, 8), OptimalThreshold(), Target("flops", 0.6), None, lambda m: m)
     >>> chosen.plan.layers[0].kept
     [2, 3]
     """
+    if target.kind == "max_drop" and accuracy is None:
+        raise TrainingError("max_drop is chosen by accuracy: say how accurate a model is on held-out images")
     trials = Trials(model, example, rule, accuracy, repaired, max_ratio)
     found = _smallest_within(trials, target.value) if target.kind == "max_drop" else _largest_within(trials, target)
     return Chosen(found.plan, trials.described())
@@ -108,7 +111,8 @@ def _largest_within(trials: Trials, target: Target) -> Trial:
     while low < high:
         middle = (low + high) // 2
         low, high = (low, middle) if share(middle) <= target.value else (middle + 1, high)
-    trials.accuracy_at(low)
+    if trials.judged:
+        trials.accuracy_at(low)
     return trials.at(low)
 
 

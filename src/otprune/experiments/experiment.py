@@ -97,9 +97,9 @@ class Experiment:
 
     def __post_init__(self) -> None:
         _require(0 <= self.hold_out < 1, "hold_out must lie from 0 to below 1", self.hold_out)
-        if self.pruning.target and not self.hold_out:
+        if self.pruning.max_drop is not None and not self.hold_out:
             raise TrainingError(
-                f"pruning.{self.pruning.target.kind} chooses on training images that were held out of the training, "
+                "pruning.max_drop chooses on training images that were held out of the training, "
                 "and this run holds out none: train in another folder with --hold-out 0.1"
             )
 

@@ -2,7 +2,8 @@
 
 MEANINGS = {
     "model": "A network of otprune.models, or your own: module:function or file.py:function.",
-    "data": "cifar10, cifar100, digits, or a folder: a copy of a CIFAR, or images in train/ and val/.",
+    "data": "cifar10, cifar100, digits, or a folder: a copy of a CIFAR, or images in train/ and val/. "
+    "Implies a recipe: digits for digits, ilsvrc for a folder of images, or else cifar.",
     "hold_out": "Share of the training images to hold out of the training, for choices to be made on.",
     "strict": "Stop at an image that cannot be read, instead of naming it and leaving it out.",
     "training.epochs": "Epochs of training with sparsity.",

@@ -93,7 +93,7 @@ def _advice(name: str, known: Mapping[str, Any]) -> str:
         return f"[{name}] is a table of settings"
     last = name.rpartition(".")[2]
     elsewhere = [setting for setting in known if setting.rpartition(".")[2] == last]
-    near = elsewhere or difflib.get_close_matches(name, known, n=1, cutoff=0.0)
+    near = difflib.get_close_matches(name, elsewhere or known, n=1, cutoff=0.0)
     return f"did you mean {near[0]}?"
 
 

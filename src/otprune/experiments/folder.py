@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ from otprune.errors import TrainingError
 from otprune.experiments.experiment import Experiment
 from otprune.experiments.fields import flat
 from otprune.files import write_atomically
+from otprune.training.checkpoint import checkpoints
 
 CONFIGURATION = "config.json"
 SPARSE, PRUNED = "sparse.safetensors", "pruned.safetensors"
@@ -16,7 +18,10 @@ FINETUNED, SCRATCH = "finetuned.safetensors", "scratch.safetensors"
 NUMBERS = re.compile(r"(?<=\[)[\s\d.,eE+-]+(?=\])")
 MADE_BY = {SPARSE: "train", PRUNED: "prune", FINETUNED: "finetune", SCRATCH: "scratch"}
 
-# A section can be changed until there is one of these, which depend on it. All else is settled from the start.
+# Files, and folders of checkpoints: until there is one of these, nothing is settled.
+_LEFT_BY_STAGES = ("train", SPARSE, PRUNED, "finetune", FINETUNED, "scratch", SCRATCH)
+
+# A section can be changed until there is one of these, which depend on it.
 _DEPENDENT = {
     "pruning": (PRUNED, "finetune", FINETUNED, "scratch", SCRATCH),
     "finetuning": ("finetune", FINETUNED),
@@ -69,6 +74,7 @@ def claim(folder: Path, experiment: Experiment) -> None:
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     claim(Path(folder), Experiment("vgg14", "cifar10"))
+    ...     Path(folder, SPARSE).touch()
     ...     claim(Path(folder), Experiment("vgg14", "cifar100"))
     Traceback (most recent call last):
         ...
@@ -77,10 +83,19 @@ def claim(folder: Path, experiment: Experiment) -> None:
     found = configuration(folder)
     if found == experiment:
         return
-    if found is not None:
+    if found is not None and is_settled(folder):
         _require_same_where_done(folder, found, experiment)
     folder.mkdir(parents=True, exist_ok=True)
     write_json(folder / CONFIGURATION, experiment.to_dict())
+
+
+def is_settled(folder: Path) -> bool:
+    """Whether a stage has left something in the folder, even if only a checkpoint.
+
+    >>> is_settled(Path("nowhere"))
+    False
+    """
+    return _left_any(folder, _LEFT_BY_STAGES)
 
 
 def _require_same_where_done(folder: Path, found: Experiment, asked: Experiment) -> None:
@@ -89,9 +104,21 @@ def _require_same_where_done(folder: Path, found: Experiment, asked: Experiment)
         if theirs[name] != value and not _is_open(folder, name.partition(".")[0]):
             raise TrainingError(
                 f"{folder / CONFIGURATION}: the folder belongs to a run with {name}={theirs[name]}, not {value}. "
-                f"Use another folder, or the same settings to go on with it."
+                f"{_way_out(folder, name)}"
             )
 
 
+def _way_out(folder: Path, name: str) -> str:
+    if name.startswith("pruning."):
+        delete = "" if _left_any(folder, _DEPENDENT["pruning"][1:]) else f", or delete {PRUNED} here"
+        return f"To prune it otherwise, copy {CONFIGURATION} and {SPARSE} to another folder{delete}."
+    return "Use another folder, or the same settings to go on with it."
+
+
 def _is_open(folder: Path, section: str) -> bool:
-    return section in _DEPENDENT and not any((folder / name).exists() for name in _DEPENDENT[section])
+    return section in _DEPENDENT and not _left_any(folder, _DEPENDENT[section])
+
+
+def _left_any(folder: Path, names: Sequence[str]) -> bool:
+    """Whether one of these files is there, or a checkpoint in one of these folders."""
+    return any((folder / name).is_file() or checkpoints(folder / name) for name in names)

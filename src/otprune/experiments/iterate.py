@@ -15,6 +15,7 @@ from otprune.experiments.experiment import Experiment
 from otprune.experiments.folder import CONFIGURATION, FINETUNED, PRUNED, read_json, write_json
 from otprune.experiments.pipeline import Pipeline
 from otprune.experiments.reporting import Report
+from otprune.files import remove_leftovers
 from otprune.training.data import AnyDataset
 from otprune.training.loop import SAVE_EVERY_SECONDS
 
@@ -116,6 +117,7 @@ def _written(folder: Path, experiment: Experiment, restart: Restart, done: Seque
         "remark": _remark(done),
     }
     if len(_found(folder).get("rounds", ())) <= len(done):  # gone through again, rounds that are done stay written
+        remove_leftovers(folder)  # no other process writes here: the rounds are held by this one
         write_json(folder / RECORD, content)
     return content
 

@@ -1,6 +1,8 @@
 """An experiment on its way: its folder, its data, its models, and what has been measured so far."""
 
+import copy
 import functools
+import weakref
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -8,16 +10,19 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
 
 import otprune as ot
 from otprune.errors import ExampleError, ModelError, TrainingError
 from otprune.experiments.experiment import Experiment
+from otprune.experiments.feeding import DATA, feeding
 from otprune.experiments.folder import MADE_BY, claim, read_json, write_json
 from otprune.models.building import build_model
 from otprune.training import data as datasets
 from otprune.training.data import AnyDataset, Part, Progress, StreamedDataset
 from otprune.training.data.seeds import seeded
 from otprune.training.evaluation import accuracy
+from otprune.training.holding import hold
 
 HOLD_OUT_SEED = 0  # one for all, so that every seed of a sweep is judged on the same images
 
@@ -26,7 +31,8 @@ HOLD_OUT_SEED = 0  # one for all, so that every seed of a sweep is judged on the
 class Pipeline:
     """An experiment in its folder; `source` is its data as opened, `data` what is left of it to train on.
 
-    Training begins with a freshly built model, or with the one in the checkpoint `start`.
+    Training begins with a freshly built model, or with the one in the checkpoint `start`. As long as there is a
+    pipeline in a folder, no other process can open one there.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -48,7 +54,9 @@ class Pipeline:
     def __post_init__(self) -> None:
         self.data, self.held_out = _split(self.source, self.experiment.hold_out)
         self._require_fit()  # first: a folder must not be claimed for what can never run
+        weakref.finalize(self, hold(self.folder))
         claim(self.folder, self.experiment)
+        self._describe_data()
         if self.results_file.exists():
             self.results = read_json(self.results_file)
 
@@ -104,6 +112,16 @@ class Pipeline:
             found[f"accuracy_held_out_{stage}"] = self.held_out_accuracy(model)
         return found
 
+    @property
+    def feeding(self) -> dict[str, Any]:
+        """How to feed the models of this experiment."""
+        return feeding(self.data, self.source.preparation)
+
+    def _describe_data(self) -> None:
+        path = self.folder / DATA
+        if not path.exists() or read_json(path) != self.feeding:
+            write_json(path, self.feeding)
+
     def _require_fit(self) -> None:
         model, example, name = self.fresh_model(), self.example().cpu(), self.experiment.model
         try:
@@ -111,11 +129,27 @@ class Pipeline:
         except ExampleError as error:
             raise TrainingError(
                 f"{name} does not run on the images of {self.experiment.data}, which are "
-                f"{'×'.join(map(str, example.shape[1:]))}: choose another model or other data"
+                f"{'×'.join(map(str, example.shape[1:]))}: {error}"
             ) from error
+        if not any(isinstance(module, _BatchNorm) and module.affine for module in model.modules()):
+            raise ModelError(f"{name} has no batch norm with scaling factors, so there is nothing to prune it by")
         with torch.no_grad():
             scores = model.eval()(example)
         _require_scores(scores, len(self.data.classes), name)
+        self._require_scores_in_training(model)
+
+    def _require_scores_in_training(self, model: nn.Module) -> None:
+        """Some models give more then, for losses of their own. Two images, since batch norm takes no single one."""
+        with seeded(self.experiment.training.seed), torch.no_grad():
+            try:
+                scores = copy.deepcopy(model).train()(self.example().cpu().repeat(2, 1, 1, 1))
+            except Exception:  # with a batch of the size that it is trained with it may run
+                return
+        if not isinstance(scores, Tensor):
+            raise ModelError(
+                f"{self.experiment.model} returns a {type(scores).__name__} in training mode, and a classifier is "
+                f"trained by a tensor of scores: return that alone in training mode too"
+            )
 
 
 def open_data(name: str, progress: Progress | None = None, strict: bool = False) -> AnyDataset:

@@ -24,11 +24,13 @@ PACE_OVER_SECONDS = 30.0
 STAGES = {
     "sparse": "sparse",
     "pruned": "pruned",
-    "recalibrated": "recalibrated",
-    "finetuned": "fine-tuned",
-    "scratch": "from scratch",
+    "recalibrated": "recali-\nbrated",
+    "finetuned": "fine-\ntuned",
+    "scratch": "from\nscratch",
 }
+HELD_OUT = "held out"
 COSTS = {"flops": "FLOPs", "parameters": "parameters"}
+UNITS = ("", "k", "M", "G", "T")
 
 
 @contextmanager
@@ -47,6 +49,8 @@ def progress(console: Console) -> Iterator[Report]:
 def results_table(records: Sequence[Mapping[str, Any]]) -> Table:
     """Accuracy after every stage that was measured, and what was gained, for records of runs.
 
+    Beside the accuracy on test images, that on held-out ones, where there are any: unpruned and pruned.
+
     >>> training = {"lam": 1e-4, "target_flops": None, "seed": 0}
     >>> record = {"experiment": {"training": training}, "results": {"accuracy_sparse": 0.9365}}
     >>> [column.header for column in results_table([record]).columns]
@@ -60,15 +64,16 @@ def measured_table(labels: Sequence[Mapping[str, str]], results: Sequence[Mappin
     """The same for anything with results, each row under labels of its own.
 
     >>> [column.header for column in measured_table([{"round": "1"}], [{"accuracy_scratch": 0.93}]).columns]
-    ['round', 'from scratch']
+    ['round', 'from\\nscratch']
     """
     accuracies = [stage for stage in STAGES if any(f"accuracy_{stage}" in found for found in results)]
+    held_out = [HELD_OUT] if any(_held_out(found) for found in results) else []
     costs = [kind for kind in COSTS if any("cost_after" in found for found in results)]
-    headers = [*(STAGES[stage] for stage in accuracies), *(COSTS[kind] for kind in costs)]
+    headers = [*(STAGES[stage] for stage in accuracies), *held_out, *(COSTS[kind] for kind in costs)]
     table = Table(*(labels[0] if labels else ()), *headers)
     for label, found in zip(labels, results, strict=True):
         numbers = [_percent(found.get(f"accuracy_{stage}")) for stage in accuracies]
-        table.add_row(*label.values(), *numbers, *_gains(found, costs))
+        table.add_row(*label.values(), *numbers, *(_held_out(found) for _ in held_out), *_gains(found, costs))
     return table
 
 
@@ -162,15 +167,32 @@ def _speed_and_time(speed: float, left: int) -> str:
 
 
 def _lam(record: Mapping[str, Any]) -> str:
-    """As set, or where it steered itself to."""
-    training, epochs = record["experiment"]["training"], record["results"].get("training")
-    steered = training["target_flops"] is not None and epochs
-    return f"{epochs[-1]['lam'] if steered else training['lam']:.3g}"
+    training = record["experiment"]["training"]
+    return f"{training['lam']:.3g}" if training["target_flops"] is None else "steered"
 
 
 def _gains(found: Mapping[str, Any], kinds: Sequence[str]) -> Iterator[str]:
     for kind in kinds:
-        yield f"{found['cost_before'][kind]:,} → {found['cost_after'][kind]:,}" if "cost_after" in found else ""
+        yield _gain(found["cost_before"][kind], found["cost_after"][kind]) if "cost_after" in found else ""
+
+
+def _gain(before: int, after: int) -> str:
+    return f"{_short(before)} → {_short(after)} ({after / before:.1%})"
+
+
+def _short(number: float) -> str:
+    """To three digits, so that a table fits on the screen."""
+    unit = 0
+    while number >= 999.5:
+        number, unit = number / 1000, unit + 1
+    return f"{number:#.3g}".rstrip(".") + UNITS[unit] if unit else str(number)
+
+
+def _held_out(found: Mapping[str, Any]) -> str:
+    """Unpruned and pruned, as far as there is."""
+    names = ("accuracy_held_out_sparse", "accuracy_held_out_recalibrated")
+    measured = [f"{100 * found[name]:.2f}" for name in names if name in found]
+    return f"{' → '.join(measured)}%" if measured else ""
 
 
 def _percent(share: float | None) -> str:

@@ -9,10 +9,10 @@ from otprune.errors import TrainingError
 from otprune.experiments.choosing import TARGETS
 from otprune.experiments.experiment import Experiment
 from otprune.experiments.fields import Flat, checked, flat, made
-from otprune.experiments.folder import configuration
+from otprune.experiments.folder import configuration, is_settled
 from otprune.training.data import CIFARS, cifar
 
-HOLD_OUT = 0.1  # where something is to be chosen and nothing is said about what to choose on
+HOLD_OUT = 0.1  # where accuracy is to choose and nothing is said about the images to choose on
 FLAGS = "command line"
 
 
@@ -22,13 +22,22 @@ def resolved(flags: Flat, config: str | None = None, folder: Path | None = None)
     >>> resolved({"model": "resnet20", "data": "cifar10", "training.lam": 2e-3}, config="resnet20").training
     Training(epochs=200, batch=125, rate=0.1, decay_at=(0.5, 0.75), lam=0.002, ...weight_decay=0.0005, ...)
     """
-    given = _over(_configured(config), checked(Experiment, flags, FLAGS))
-    begun = configuration(folder) if folder is not None else None
-    below = checked(Experiment, flat(begun.to_dict()), str(folder)) if begun else implied(given.get("data"))
-    settings = _over(below, given)
-    if any(settings.get(f"pruning.{target}") is not None for target in TARGETS):
+    settings = said(flags, config, folder)
+    if settings.get("pruning.max_drop") is not None:
         settings.setdefault("hold_out", HOLD_OUT)
     return made(Experiment, settings, FLAGS if config is None else config)
+
+
+def said(flags: Flat, config: str | None = None, folder: Path | None = None) -> Flat:
+    """The settings that are said anywhere; all others are left to their defaults.
+
+    >>> said({"model": "digits_net", "data": "digits"})
+    {'training.augment': False, 'model': 'digits_net', 'data': 'digits'}
+    """
+    given = _over(_configured(config), checked(Experiment, flags, FLAGS))
+    begun = _begun(folder, given)
+    below = checked(Experiment, flat(begun.to_dict()), str(folder)) if begun else implied(given.get("data"))
+    return _over(below, given)
 
 
 def recipes() -> list[str]:
@@ -55,14 +64,31 @@ def implied(data: str | None) -> Flat:
     >>> implied("digits"), implied("nowhere")
     ({'training.augment': False}, {})
     """
+    name = implied_recipe(data)
+    return {} if name is None else recipe(name)
+
+
+def implied_recipe(data: str | None) -> str | None:
+    """Its name; none for data that there is not.
+
+    >>> implied_recipe("digits"), implied_recipe("nowhere")
+    ('digits', None)
+    """
     if data is None or data in CIFARS:
-        return recipe("cifar")
+        return "cifar"
     if data == "digits":
-        return recipe("digits")
+        return "digits"
     folder = Path(data)
     if not folder.is_dir():
-        return {}
-    return recipe("cifar" if any(cifar.holds(files, folder) for files in CIFARS.values()) else "ilsvrc")
+        return None
+    return "cifar" if any(cifar.holds(files, folder) for files in CIFARS.values()) else "ilsvrc"
+
+
+def _begun(folder: Path | None, given: Flat) -> Experiment | None:
+    """What the folder has; a run that failed before its first step says nothing to one that is begun anew."""
+    if folder is None or ({"model", "data"} <= given.keys() and not is_settled(folder)):
+        return None
+    return configuration(folder)
 
 
 def _configured(config: str | None) -> Flat:

@@ -15,15 +15,18 @@ from torch import nn
 import otprune as ot
 from otprune import models
 from otprune.cost import Cost
+from otprune.errors import OtpruneError
 from otprune.experiments.choosing import choose
 from otprune.experiments.folder import FINETUNED, PRUNED, SCRATCH, SPARSE, read_json, write_json
 from otprune.experiments.pipeline import Pipeline
+from otprune.experiments.remarks import remarks
 from otprune.experiments.reporting import Report, Silent
 from otprune.models.init import initialize
 from otprune.plan import PruningPlan
 from otprune.provenance import provenance
 from otprune.surgery import apply, plans_of
 from otprune.training.data.seeds import seeded
+from otprune.training.failures import SetAside
 from otprune.training.feed import calibration
 from otprune.training.loop import SAVE_EVERY_SECONDS, train_together
 from otprune.training.run import EpochRecord, Run
@@ -40,13 +43,17 @@ def run(
 ) -> list[dict[str, Any]]:
     """Everything, for several experiments: train, prune, recalibrate, fine-tune; return the records.
 
-    Trainings run side by side, at most `together` of them, and write a checkpoint every `save_every` seconds.
+    Trainings run side by side, at most `together` of them, and write a checkpoint every `save_every` seconds. An
+    experiment that fails is set aside; at the end, when the others are done and recorded, its error is raised: as it is
+    where there is one experiment, and in `RunsFailed` where there are several. So it is for each stage that trains.
     """
-    train(pipelines, report, save_every, together)
-    for pipeline in pipelines:
-        prune(pipeline)
-    finetune(pipelines, report, save_every, together)
-    return [record(pipeline) for pipeline in pipelines]
+    aside = SetAside(pipelines)
+    aside.at_once(lambda others: train(others, report, save_every, together))
+    aside.each(prune)
+    aside.at_once(lambda others: finetune(others, report, save_every, together))
+    records = [record(pipeline) for pipeline in aside.others()]
+    aside.end()
+    return records
 
 
 def train(
@@ -100,11 +107,14 @@ def prune_by(
         measured = pipeline.accuracies("pruned", small)
         measured |= pipeline.accuracies("folded", ot.fold_constants(ot.prune(model, plan), model, plan))
         measured |= pipeline.accuracies("recalibrated", _recalibrated(pipeline, small))
+    before = totals(ot.cost(pipeline.fresh_model().to(pipeline.device), pipeline.example()))
+    after = totals(ot.cost(small, pipeline.example()))
     plan.save(pipeline.folder / "plan.json")
     pipeline.note(
         **measured,
-        cost_before=totals(ot.cost(pipeline.fresh_model().to(pipeline.device), pipeline.example())),
-        cost_after=totals(ot.cost(small, pipeline.example())),
+        cost_before=before,
+        cost_after=after,
+        remarks=remarks(pipeline.experiment, plan, after["flops"] / before["flops"]),
         rule=plan.rule,
         choosing=list(choosing),
         layers=[asdict(layer) | {"kept": len(layer.kept)} for layer in plan.layers],
@@ -125,7 +135,8 @@ def record(pipeline: Pipeline) -> dict[str, Any]:
         written = read_json(path)
         if (written.get("experiment"), written.get("results")) == (experiment, pipeline.results):
             return written
-    content = {"experiment": experiment, "results": pipeline.results, "provenance": provenance()}
+    measured = {"experiment": experiment, "data": pipeline.feeding, "results": pipeline.results}
+    content = {**measured, "provenance": provenance()}
     write_json(path, content)
     return content
 
@@ -179,29 +190,53 @@ def _train_all(
     stage: _Stage, pipelines: Sequence[Pipeline], report: Report | None, save_every: float, together: int
 ) -> None:
     waiting = [pipeline for pipeline in pipelines if not (pipeline.folder / stage.file).exists()]
+    aside, train_some = SetAside(waiting), partial(_train_side_by_side, stage, report or Silent(), save_every)
     for start in range(0, len(waiting), together):
-        _train_side_by_side(stage, waiting[start : start + together], report or Silent(), save_every)
+        aside.at_once(train_some, waiting[start : start + together])
+    aside.end()
 
 
-def _train_side_by_side(stage: _Stage, pipelines: Sequence[Pipeline], report: Report, save_every: float) -> None:
-    runs = [stage.begin(pipeline) for pipeline in pipelines]
-    owners = dict(zip(map(id, runs), pipelines, strict=True))
+def _train_side_by_side(stage: _Stage, report: Report, save_every: float, pipelines: Sequence[Pipeline]) -> None:
+    aside = SetAside(pipelines)
+    runs: dict[int, Run] = {}
+
+    def begin(pipeline: Pipeline) -> None:
+        runs[id(pipeline)] = stage.begin(pipeline)
+
+    aside.each(begin)
+    aside.errors += _trained(stage, report, save_every, [(one, runs[id(one)]) for one in aside.others()])
+    aside.each(lambda pipeline: _finish(stage, pipeline, runs[id(pipeline)]))
+    aside.end()
+
+
+def _trained(
+    stage: _Stage, report: Report, save_every: float, begun: Sequence[tuple[Pipeline, Run]]
+) -> list[tuple[Pipeline, OtpruneError]]:
+    """Train to the end; return the pipelines whose runs failed, and of what."""
+    owners = {id(run): pipeline for pipeline, run in begun}
 
     def moved(run: Run) -> None:
         report.moved(owners[id(run)], stage.name, run)
 
-    with _timed(pipelines, stage.name) as note_time:
+    def train_them(runs: Sequence[Run]) -> None:
+        with _timed(list(owners.values()), stage.name) as note_time:
 
-        def epoch_ended(run: Run, epoch: EpochRecord) -> None:
-            note_time(save_every)
-            _measure(stage, owners[id(run)], run, epoch)
-            report.epoch_ended(owners[id(run)], stage.name, run, epoch)
+            def epoch_ended(run: Run, epoch: EpochRecord) -> None:
+                note_time(save_every)
+                _measure(stage, owners[id(run)], run, epoch)
+                report.epoch_ended(owners[id(run)], stage.name, run, epoch)
 
-        train_together(runs, epoch_ended, save_every, moved)
-    for pipeline, finished in zip(pipelines, runs, strict=True):
-        epochs = [asdict(epoch) for epoch in finished.history]
-        pipeline.note(**pipeline.accuracies(stage.accuracy, finished.model), **{stage.epochs: epochs})
-        ot.save(finished.model, pipeline.folder / stage.file)
+            train_together(runs, epoch_ended, save_every, moved)
+
+    aside = SetAside([run for _, run in begun])
+    aside.at_once(train_them)
+    return [(owners[id(run)], error) for run, error in aside.errors]
+
+
+def _finish(stage: _Stage, pipeline: Pipeline, finished: Run) -> None:
+    epochs = [asdict(epoch) for epoch in finished.history]
+    pipeline.note(**pipeline.accuracies(stage.accuracy, finished.model), **{stage.epochs: epochs})
+    ot.save(finished.model, pipeline.folder / stage.file)
 
 
 def _measure(stage: _Stage, pipeline: Pipeline, run: Run, epoch: EpochRecord) -> None:
@@ -215,7 +250,8 @@ def _planned(pipeline: Pipeline, model: nn.Module) -> tuple[PruningPlan, list[di
     rule, most = pruning.thresholds(), pruning.max_layer_ratio
     if pruning.target is None:
         return ot.plan(model, example, rule, max_ratio=most), []
-    judged, repaired = pipeline.held_out_accuracy, partial(_recalibrated, pipeline)
+    judged = None if pipeline.held_out is None else pipeline.held_out_accuracy
+    repaired = partial(_recalibrated, pipeline)
     chosen = choose(model, example, rule, pruning.target, judged, repaired, max_ratio=most)
     return chosen.plan, chosen.steps
 

@@ -14,6 +14,7 @@ from otprune.experiments.experiment import Experiment
 from otprune.experiments.folder import PRUNED, SPARSE, write_json
 from otprune.experiments.pipeline import Pipeline
 from otprune.experiments.reporting import Report
+from otprune.files import remove_leftovers
 from otprune.plan import PruningPlan
 from otprune.training.loop import SAVE_EVERY_SECONDS
 
@@ -55,6 +56,7 @@ def verify_thresholds(
         "experiment": experiment.to_dict(),
         "shifts": [_summary(shift, check) for shift, check in checks.items()],
     }
+    remove_leftovers(pipeline.folder / FOLDER)  # no other process writes here: the run is held by this one
     write_json(pipeline.folder / FOLDER / "record.json", record)
     return record
 

@@ -4,6 +4,7 @@ A shift changes something only where it carries a threshold past a |γ|. So ther
 between every two neighbours among the |γ|/threshold of a network: the breakpoints. They are counted from the mildest.
 """
 
+import copy
 import functools
 import math
 from bisect import bisect_right
@@ -14,6 +15,7 @@ from typing import Any
 from torch import Tensor, nn
 
 import otprune as ot
+from otprune.errors import TrainingError
 from otprune.plan import PruningPlan
 from otprune.thresholds import Rule, Shifted, Thresholds
 
@@ -56,7 +58,7 @@ class Trials:
         model: nn.Module,
         example: Any,
         rule: Rule,
-        accuracy: Callable[[nn.Module], float],
+        accuracy: Callable[[nn.Module], float] | None,
         repaired: Callable[[nn.Module], nn.Module],
         max_ratio: float = 1.0,
     ) -> None:
@@ -69,8 +71,16 @@ class Trials:
 
     @functools.cached_property
     def unpruned(self) -> float:
-        """The held-out accuracy of the model as it is."""
-        return self._accuracy(self.model)
+        """The held-out accuracy of the model, as it is or repaired, whichever is better.
+
+        The statistics of a short training lag behind its weights, and pruned networks must not gain by repair alone.
+        """
+        return max(self._measured(self.model), self._measured(self._repaired(copy.deepcopy(self.model))))
+
+    @property
+    def judged(self) -> bool:
+        """Whether there are images to measure accuracy on."""
+        return self._accuracy is not None
 
     @property
     def last(self) -> int:
@@ -91,13 +101,19 @@ class Trials:
         """The held-out accuracy of what comes of them, repaired."""
         trial = self.at(index)
         if trial.accuracy is None:
-            trial.accuracy = self._accuracy(self._repaired(ot.prune(self.model, trial.plan)))
+            trial.accuracy = self._measured(self._repaired(ot.prune(self.model, trial.plan)))
         return trial.accuracy
 
     def described(self) -> list[dict[str, Any]]:
         """The unpruned model and all that was tried, as JSON has it."""
-        unpruned = {"shift": None, "accuracy": self.unpruned, "flops": 1.0, "params": 1.0}
+        accuracy = self.unpruned if self.judged else None
+        unpruned = {"shift": None, "accuracy": accuracy, "flops": 1.0, "params": 1.0}
         return [unpruned, *(trial.described() for trial in self.tried)]
+
+    def _measured(self, model: nn.Module) -> float:
+        if self._accuracy is None:
+            raise TrainingError("there are no held-out images to measure accuracy on")
+        return self._accuracy(model)
 
     def _shift(self, index: int) -> float:
         """A shift from the middle between two breakpoints; none at all where that lies between them."""

@@ -23,6 +23,7 @@ From Python, on any torch Dataset of images and labels:
 
 from otprune.training.data import Dataset, Images, StreamedDataset, load
 from otprune.training.evaluation import accuracy
+from otprune.training.failures import RunsFailed
 from otprune.training.feed import calibration
 from otprune.training.loop import train, train_together
 from otprune.training.run import Run, Training
@@ -32,6 +33,7 @@ __all__ = [
     "Dataset",
     "Images",
     "Run",
+    "RunsFailed",
     "StreamedDataset",
     "Teacher",
     "Training",

@@ -47,6 +47,10 @@ def feed(data: AnyDataset, training: "Training", device: torch.device) -> Feed:
     >>> fed.steps, [(len(chunk.labels), chunk.done) for chunk in fed.chunks(epoch=0, done=1)]
     (3, [(6, 1)])
     """
+    if not isinstance(data, Dataset | StreamedDataset):
+        raise TrainingError(
+            f"a {type(data).__name__} is not data to train on: wrap it with StreamedDataset.of(train, test, classes)"
+        )
     return _InMemory(data, training, device) if isinstance(data, Dataset) else _Streamed(data, training)
 
 
@@ -90,7 +94,9 @@ class _InMemory:
         self.training = training
         self.steps = len(data.train) // training.batch  # what does not fill a batch waits for the next epoch
         if self.steps == 0:
-            raise TrainingError(f"{len(data.train)} images do not fill one batch of {training.batch}")
+            raise TrainingError(
+                f"{len(data.train)} images do not fill one batch of {training.batch}: take a smaller one, with --batch"
+            )
 
     def chunks(self, epoch: int, done: int) -> Iterator[Chunk]:
         yield Chunk(*epoch_images(self.pixels, self.labels, self.training, epoch), done)

@@ -3,10 +3,13 @@
 import re
 import time
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 import torch
 
 from otprune.errors import TrainingError
+from otprune.training.failures import SetAside
+from otprune.training.holding import holding, is_held
 from otprune.training.run import EpochRecord, Run
 from otprune.training.stopping import Interrupted, stop_requests
 
@@ -46,34 +49,40 @@ def train_together(
     On a GPU every run has a stream of its own, and steps are sent to them in turn. Checkpoints are written every
     `save_every` seconds, at the end, and when the user breaks off with Ctrl-C; a run with a folder goes on from there.
 
+    A run that fails is set aside, and the others go to their end. Then its error is raised: as it is where there is one
+    run, and with those of the others in `RunsFailed` where there are several.
+
+    No other process can train in the same folders at the same time.
+
     `report` is told what each epoch came to. `moved` is told of each run inside its epochs, at most once a second.
     """
-    with stop_requests() as stop:
+    aside = SetAside(runs)
+
+    def end_epoch(run: Run) -> None:
+        record = run.end_epoch()
+        if report is not None:
+            report(run, record)
+        if run.done:
+            run.save()
+
+    with stop_requests() as stop, holding(_folders_of_their_own(runs)):
         saving, telling = _Interval(save_every), _Interval(TELL_EVERY_SECONDS)
-        while waiting := [run for run in runs if not run.done]:
-            for run in waiting:
-                run.begin_epoch()
-            while unfinished := [run for run in waiting if not run.epoch_done]:
-                for run in unfinished:
-                    run.advance()
+        while waiting := [run for run in aside.others() if not run.done]:
+            aside.each(Run.begin_epoch, waiting)
+            while unfinished := [run for run in aside.others(waiting) if not run.epoch_done]:
+                aside.each(Run.advance, unfinished)
                 if moved is not None and telling.over():
-                    for run in unfinished:
-                        moved(run)
+                    aside.each(moved, unfinished)
                     telling.begin()
                 if stop.requested or saving.over():
-                    for run in waiting:
-                        run.save()
+                    aside.each(Run.save, waiting)
                     saving.begin()
-                if stop.requested:
-                    raise Interrupted(_how_to_go_on(waiting))
-            for run in waiting:
-                record = run.end_epoch()
-                if report is not None:
-                    report(run, record)
-                if run.done:
-                    run.save()
-        if stop.requested:  # after the last step: what follows the training is not to begin
-            raise Interrupted(_how_to_go_on(runs))
+                if stop.requested and aside.others(waiting):
+                    raise Interrupted(_how_to_go_on(aside.others(waiting)))
+            aside.each(end_epoch, waiting)
+        if stop.requested and aside.others():  # after the last step: what follows the training is not to begin
+            raise Interrupted(_how_to_go_on(aside.others()))
+    aside.end()
 
 
 class _Interval:
@@ -106,6 +115,12 @@ def chosen_device(name: str) -> torch.device:
             f"no GPU was found for --device {name}: use --device cpu, or check the driver with nvidia-smi"
         )
     return device
+
+
+def _folders_of_their_own(runs: Sequence[Run]) -> list[Path]:
+    """The folders of runs, but for those inside a folder that is held as a whole."""
+    folders = [run.folder for run in runs if run.folder is not None and not run.done]
+    return [folder for folder in folders if not is_held(folder.parent)]
 
 
 def _how_to_go_on(runs: Sequence[Run]) -> str:

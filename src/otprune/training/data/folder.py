@@ -36,6 +36,8 @@ class ImageFolderDataset(StreamedDataset):
     [((2, 3, 224, 224), [0, 1])]
     """
 
+    preparation = f"RGB, short side resized to {SHORT_SIDE}, centre crop of {SIDE}, pixels divided by 255"
+
     def __init__(self, root: Path, strict: bool = False, workers: int | None = None) -> None:
         train, val, classes = find(root)
         unreadable: dict[Path, str] = {}

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 import torch
 from torch import Tensor
@@ -74,6 +74,7 @@ class Dataset:
     (tensor([0.5000]), tensor([0.5000]))
     """
 
+    preparation: ClassVar[str] = "pixels divided by 255"
     train: Images
     test: Images
     classes: tuple[str, ...]

@@ -157,7 +157,7 @@ class _Order(Sampler[list[tuple[int, int]]]):
         self.count, self.batch, self.seed = count, batch, seed
         self.epoch = self.skip = 0
         if len(self) == 0:
-            raise DataError(f"{count} images do not fill one batch of {batch}: take a smaller one")
+            raise DataError(f"{count} images do not fill one batch of {batch}: take a smaller one, with --batch")
 
     def __len__(self) -> int:
         return self.count // self.batch if self.seed is not None else -(-self.count // self.batch)

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -28,6 +28,7 @@ class StreamedDataset:
     ((3, 8, 8), [4, 2])
     """
 
+    preparation: ClassVar[str] = "as the Dataset gives it, uint8 divided by 255"
     train: StreamedPart
     plain: StreamedPart
     test: StreamedPart

@@ -1,0 +1,41 @@
+"""What a user should know of a pruning that did not come out as asked."""
+
+from collections.abc import Iterator
+
+from otprune.experiments.experiment import Experiment
+from otprune.plan import PruningPlan
+
+FAR_OFF = 0.05  # of the share that λ was to steer to
+
+
+def remarks(experiment: Experiment, plan: PruningPlan, flops: float) -> list[str]:
+    """In plain lines, what OT's own thresholds missed: `flops` is the share of the FLOPs that is left.
+
+    >>> import torch
+    >>> from torch import nn
+    >>> import otprune as ot
+    >>> from otprune.training.run import Training
+    >>> net = nn.Sequential(nn.Conv2d(1, 4, 1), nn.BatchNorm2d(4), nn.Conv2d(4, 1, 1))
+    >>> asked = Experiment("net.py:build", "digits", training=Training(target_flops=0.3))
+    >>> for line in remarks(asked, ot.plan(net, torch.zeros(1, 1, 8, 8), ot.OptimalThreshold()), flops=1.0):
+    ...     print(line)
+    asked for 30 % of the FLOPs, reached 100 %: train longer, start from a larger --lam, or prune with --flops 0.3
+    no channel was negligible: train longer or with a larger --lam, or prune with --flops
+    """
+    chosen = experiment.pruning.target is not None or plan.rule["rule"] != "OptimalThreshold"
+    return [] if chosen else list(_found(experiment.training.target_flops, plan, flops))
+
+
+def _found(target: float | None, plan: PruningPlan, flops: float) -> Iterator[str]:
+    if target is not None and abs(flops / target - 1) > FAR_OFF:
+        lam = "larger" if flops > target else "smaller"
+        yield (
+            f"asked for {_percent(target)} of the FLOPs, reached {_percent(flops)}: "
+            f"train longer, start from a {lam} --lam, or prune with --flops {target:g}"
+        )
+    if not plan.removed and all(len(layer.kept) == layer.channels for layer in plan.layers):
+        yield "no channel was negligible: train longer or with a larger --lam, or prune with --flops"
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.3g} %"

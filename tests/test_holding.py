@@ -1,0 +1,124 @@
+"""One process at a time in the folder of a run, and what is left there by one that was killed."""
+
+import gc
+import multiprocessing
+import signal
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from otprune.errors import TrainingError
+from otprune.experiments import stages
+from otprune.experiments.iterate import iterate
+from otprune.experiments.thresholds import verify_thresholds
+from otprune.files import remove_leftovers
+from otprune.training.holding import hold, is_held
+from otprune.training.loop import train
+from otprune.training.run import EpochRecord, Run
+from tests.command_line import otprune
+from tests.processes import DIGITS, start, training_run
+from tests.small_runs import CPU, EXPERIMENT, pipeline, read
+
+LEFTOVERS = (".sparse.safetensors.0123456789abcdef", ".results.json.00112233445566ff")
+
+
+def open_and_wait(folder: Path, ready: Path) -> None:
+    opened = pipeline(folder)
+    opened.note(accuracy_sparse=0.5)
+    ready.touch()
+    time.sleep(60)
+
+
+def train_and_wait(folder: Path, ready: Path) -> None:
+    def wait(run: Run, epoch: EpochRecord) -> None:
+        ready.touch()
+        time.sleep(60)
+
+    train(training_run(folder), wait)
+
+
+@contextmanager
+def at_work(target: Callable[[Path, Path], None], folder: Path) -> Iterator[None]:
+    """Another process works in the folder, and is killed in the end."""
+    ready = folder.with_name("ready")
+    process = start(target, folder, ready)
+    while process.is_alive() and not ready.exists():
+        time.sleep(0.01)
+    try:
+        yield
+    finally:
+        process.kill()
+        process.join()
+    assert process.exitcode == -signal.SIGKILL
+
+
+def test_a_folder_that_another_process_works_in_is_refused_but_can_be_read(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    with at_work(open_and_wait, folder):
+        for name in LEFTOVERS:
+            (folder / name).touch()
+        with pytest.raises(TrainingError, match=f"^{folder}: another process is at work in this folder"):
+            pipeline(folder)
+        done = otprune("run", model=EXPERIMENT.model, epochs=3, out=folder)
+        assert done.code == 1 and done.err.startswith(f"{folder}: another process") and done.err.count("\n") == 1
+        assert read(folder / "results.json") == {"accuracy_sparse": 0.5}
+        assert all((folder / name).exists() for name in LEFTOVERS)  # it may still be writing them
+    assert pipeline(folder).results == {"accuracy_sparse": 0.5}  # the kill let go of it
+    assert not any((folder / name).exists() for name in LEFTOVERS)
+
+
+def test_a_training_alone_keeps_others_out_of_its_folder(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    with at_work(train_and_wait, folder), pytest.raises(TrainingError, match=f"^{folder}: another process"):
+        train(training_run(folder))
+    train(training_run(folder))
+    assert not is_held(folder)
+
+
+def test_a_process_may_open_a_folder_more_than_once(tmp_path: Path) -> None:
+    first, second = pipeline(tmp_path), pipeline(tmp_path)
+    del first
+    gc.collect()
+    assert is_held(tmp_path)
+    del second
+    gc.collect()
+    assert not is_held(tmp_path)
+
+
+def test_a_forked_process_has_not_got_the_folders_of_its_parent(tmp_path: Path) -> None:
+    let_go = hold(tmp_path)
+    context = multiprocessing.get_context("fork")
+    child = context.Process(target=_exit_by_whether_held, args=(tmp_path,))
+    child.start()
+    child.join()
+    assert child.exitcode == 3
+    let_go()
+
+
+def _exit_by_whether_held(folder: Path) -> None:
+    try:
+        hold(folder)
+    except TrainingError:
+        raise SystemExit(3) from None
+
+
+def test_only_what_was_being_written_is_removed(tmp_path: Path) -> None:
+    others = {".lock", ".hidden", "note.0123456789abcdef", ".note.0123456789abcdeg", "note"}
+    for name in (*others, *LEFTOVERS):
+        (tmp_path / name).touch()
+    remove_leftovers(tmp_path)
+    assert {path.name for path in tmp_path.iterdir()} == others
+
+
+def test_rounds_and_checks_of_thresholds_leave_nothing_half_written(tmp_path: Path) -> None:
+    run = pipeline(tmp_path / "run")
+    stages.train([run])
+    for folder in (tmp_path / "rounds", run.folder / "threshold-check"):
+        folder.mkdir()
+        (folder / ".record.json.0123456789abcdef").touch()
+    verify_thresholds(run, (0.0,), finetune_epochs=0)
+    iterate(EXPERIMENT, tmp_path / "rounds", DIGITS, CPU, rounds=1)
+    assert not list(tmp_path.rglob(".record.json.*"))

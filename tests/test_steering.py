@@ -19,7 +19,7 @@ from otprune.training.data import Dataset, Images, load
 from otprune.training.loop import train
 from otprune.training.run import EpochRecord, Run, Training
 from otprune.training.schedule import Steps
-from otprune.training.steering import LEAST, Steering, flops_share, path, steered
+from otprune.training.steering import LAST_WAY, LEAST, Steering, flops_share, path, steered
 from tests.unchanged import unchanged
 
 CHANNELS = 400
@@ -31,7 +31,7 @@ class Plant:
     """A network as steering sees it: channels that the loss holds up, each with a force of its own.
 
     The loss pulls a γ towards `HELD` and λ pulls it towards zero, so it settles in between, or dies. Rising takes
-    longer than falling. After each decay of the learning rate the loss is lower and holds less.
+    far longer than falling. After each decay of the learning rate the loss is lower and holds less.
     """
 
     median_force: float
@@ -57,7 +57,7 @@ class Plant:
 
     def _moved(self, gamma: float, rate: float, lam: float, force: float) -> float:
         settled = HELD * (1 - lam / force)
-        speed = 10 * self.steps * rate * force / HELD * (1.0 if settled < gamma else 0.2)
+        speed = 10 * self.steps * rate * force / HELD * (1.0 if settled < gamma else 0.02)
         return max(0.0, settled + (gamma - settled) * math.exp(-speed))
 
 
@@ -93,10 +93,12 @@ def test_lambda_stays_within_its_bounds_whatever_is_measured(
         rate = Steps(0.1)(epoch, len(shares))
         history.append(EpochRecord(epoch + 1, rate, lam, loss=1.0, accuracy=0.5, flops=share))
         before, lam = lam, steered(history, steering)
+        largest = 1 / (781 * steering.pace * rate)
+        least = min(LEAST * min(epoch.lam for epoch in history), LAST_WAY / len(shares) * largest)
         if share is None:
             assert lam == before
         else:
-            assert LEAST * start * 0.999 <= lam <= max(LEAST * start, 1 / (781 * steering.pace * rate)) * 1.001
+            assert 0.999 * least <= lam <= 1.001 * largest
 
 
 def records(*shares: float | None) -> list[EpochRecord]:
@@ -229,7 +231,7 @@ def test_a_target_that_is_no_share_is_refused(target: float) -> None:
 
 
 def test_a_lambda_of_zero_cannot_be_steered() -> None:
-    with pytest.raises(TrainingError, match="lam must be above 0 where target_flops is given"):
+    with pytest.raises(TrainingError, match="lam and rate must be above 0 where target_flops is given"):
         Training(lam=0.0, target_flops=0.5)
 
 

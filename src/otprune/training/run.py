@@ -60,8 +60,8 @@ class Training:
             raise TrainingError(
                 f"target_flops must lie between 0 and 1, a share of the original FLOPs, not {self.target_flops}"
             )
-        if self.target_flops is not None and self.lam == 0:
-            raise TrainingError("lam must be above 0 where target_flops is given, since λ is steered from there")
+        if self.target_flops is not None and not (self.lam > 0 and self.rate > 0):
+            raise TrainingError("lam and rate must be above 0 where target_flops is given: λ is steered from there")
 
 
 @dataclass(frozen=True)

@@ -26,25 +26,26 @@ if TYPE_CHECKING:
 MEASUREMENTS = 80  # about as many in a training, at most
 
 # Logarithms of λ and of the share, and shares of the training: the law is the same for short trainings and long ones.
-GAIN = 30.0  # how fast log λ moves, per training, for an error of one in the log of the share
-BRAKE = 2.0  # how much faster it falls than it rises: channels that are gone hardly come back
-TRAVEL = 0.2  # how far a γ moves until the share has answered to λ: the error counts as it will be by then
-LONGEST_WAIT = 0.1  # for an answer
-WINDOW = 0.06  # over which level and slope of the error are averaged
+GAIN = 35.0  # how fast log λ moves, per training, for an error of one in the log of the share
+BRAKE = 2.5  # how much faster it falls than it rises: channels that are gone hardly come back
+TRAVEL = 0.25  # how far a γ moves until the share has answered to λ: the error counts as it will be by then
+LONGEST_WAIT = 0.08  # for an answer
+WINDOW = 0.04  # over which level and slope of the error are averaged
 FASTEST_RISE, FASTEST_FALL = 10 * math.log(10), 20 * math.log(10)  # of log λ: tenfold in a tenth of the training
-LATE_GAIN = 0.15  # the lower the learning rate, the slower γ answer: the gain grows with this power of it
-LATE_LIMIT = 8.0  # how far λ may go beyond its largest before the first decay: past that, no gradient holds out
-LEAST = 1e-3  # of the λ it starts from
-SMALL_STEP = 0.02  # of a γ. In larger steps it jumps about zero so widely that OT takes it for alive
+LATE_GAIN = 0.3  # the lower the learning rate, the slower γ answer: the gain grows with this power of it
+LATE_LIMIT = 6.0  # how far λ may go beyond its largest before the first decay
+LAST_WAY = 0.4  # how far a γ would go in a whole training at the pace of its last part
+LEAST = 0.1  # of what λ was on the whole: without any, channels that are gone come back as small ones
+SMALL_STEP = 0.04  # of a γ. In larger steps it jumps about zero so widely that OT takes it for alive
 # Until the first channels are gone, there is nothing to go by but how fast γ are under way. The first of them are to
 # arrive when a tenth of the training is done, for a target of 1/e, or up to four times sooner.
 FALLEN = 0.05  # of the way to the target, in logarithms
 WAY_TO_ZERO, FIRST_ARRIVAL, SOONER = 0.5, 0.1, 4.0
 # How much of the way from one to the target is done, in logarithms, at shares of the time from then to the first decay
-# of the learning rate, and of the time after that. With a constant λ the share falls much like this, only earlier; but
-# what is gone does not come back, and there is time to go the rest of the way slowly.
-EARLY_PATH = ((0.0, 0.0), (0.2, 0.35), (0.5, 0.65), (0.8, 0.8), (1.0, 0.85))
-LATE_PATH = ((0.0, 0.85), (0.3, 1.0))
+# of the learning rate, and of the time after that. With a constant λ the share falls much like this; but what is gone
+# does not come back, and some may go by itself when the rate decays, so a little is left for afterwards.
+EARLY_PATH = ((0.0, 0.0), (0.2, 0.38), (0.5, 0.7), (0.8, 0.87), (1.0, 0.92))
+LATE_PATH = ((0.0, 0.92), (0.3, 1.0))
 LATEST_DECAY = 0.5
 
 
@@ -115,7 +116,7 @@ def steering_of(training: "Training", steps: int) -> Steering | None:
     if training.target_flops is None:
         return None
     # Gradients in one direction add up in the momentum; a soft threshold comes after it.
-    pace = 1.0 if training.proximal else 1 / max(1 - training.momentum, LEAST)
+    pace = 1.0 if training.proximal else 1 / (1 - training.momentum)
     decay = min(training.decay_at, default=LATEST_DECAY)
     return Steering(training.target_flops, training.epochs, steps, decay, round(pace, 6))
 
@@ -150,7 +151,7 @@ def steered(history: Sequence[Epoch], steering: Steering) -> float:
     passed = last.epoch - (measured[-2].epoch if len(measured) > 1 else 0)
     error = _error(history, steering) * (history[0].rate / last.rate) ** LATE_GAIN
     change = min(GAIN * error, FASTEST_RISE) if error > 0 else max(BRAKE * GAIN * error, -FASTEST_FALL)
-    lam = max(last.lam * math.exp(change * passed / steering.epochs), LEAST * history[0].lam)
+    lam = max(last.lam * math.exp(change * passed / steering.epochs), LEAST * _typical(history))
     return min(lam, _largest(history, steering))
 
 
@@ -159,7 +160,7 @@ def path(progress: float, start: float, steering: Steering) -> float:
 
     >>> steering = Steering(target=0.4, epochs=160, steps=781)
     >>> [round(path(progress, 0.05, steering), 2) for progress in (0.05, 0.25, 0.5, 0.65, 1)]
-    [1.0, 0.58, 0.46, 0.4, 0.4]
+    [1.0, 0.56, 0.43, 0.4, 0.4]
     """
     decay = steering.first_decay
     if progress < decay:
@@ -190,13 +191,24 @@ def _off_the_pace(last: Epoch, steering: Steering) -> float:
 
 
 def _largest(history: Sequence[Epoch], steering: Steering) -> float:
-    """The largest λ: small steps, no γ from one to zero within an epoch, and not far above what moved γ early on."""
-    rate = history[-1].rate
-    largest = min(SMALL_STEP, 1 / steering.steps) / (steering.pace * rate)
-    if rate < history[0].rate:
-        early = max(epoch.lam for epoch in history if epoch.rate == history[0].rate)
-        largest = min(largest, LATE_LIMIT * early)
+    """The largest λ that does no harm.
+
+    Steps of γ stay small, and none could go from one to zero within an epoch. After the first decay λ stays near what
+    it was before, and towards the end it moves γ no more than a little in all: by then no weight makes up for it.
+    """
+    last, first = history[-1], history[0]
+    unit = steering.pace * last.rate  # how far a λ of one moves a γ in a step
+    largest = min(SMALL_STEP, 1 / steering.steps) / unit
+    if last.rate < first.rate:
+        largest = min(largest, LATE_LIMIT * max(epoch.lam for epoch in history if epoch.rate == first.rate))
+    if last.epoch >= (1 + steering.first_decay) / 2 * steering.epochs:
+        largest = min(largest, LAST_WAY / (steering.epochs * steering.steps * unit))
     return largest
+
+
+def _typical(history: Sequence[Epoch]) -> float:
+    """The geometric mean of λ."""
+    return math.exp(sum(math.log(epoch.lam) for epoch in history) / len(history))
 
 
 def _line(places: Sequence[float], values: Sequence[float]) -> tuple[float, float]:

@@ -1,5 +1,6 @@
 """How figures look, and how they are written: the same bytes for the same records."""
 
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -98,5 +99,8 @@ def _look() -> Iterator[None]:
 def _written(drawn: "Figure", path: Path, kind: str) -> Path:
     content = BytesIO()
     drawn.savefig(content, format=kind, dpi=DOTS_PER_INCH, metadata=NO_DATES[kind])
-    write_atomically(path, content.getvalue())
+    drawing = content.getvalue()
+    if kind == "svg":  # matplotlib ends lines with spaces
+        drawing = re.sub(rb"[ \t]+$", b"", drawing, flags=re.MULTILINE)
+    write_atomically(path, drawing)
     return path

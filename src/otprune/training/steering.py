@@ -38,9 +38,9 @@ LAST_WAY = 0.4  # how far a γ would go in a whole training at the pace of its l
 LEAST = 0.1  # of what λ was on the whole: without any, channels that are gone come back as small ones
 SMALL_STEP = 0.04  # of a γ. In larger steps it jumps about zero so widely that OT takes it for alive
 # Until the first channels are gone, there is nothing to go by but how fast γ are under way. The first of them are to
-# arrive when a tenth of the training is done, for a target of 1/e, or up to four times sooner.
+# arrive when a tenth of the training is done, for a target of 1/e, or up to three times sooner.
 FALLEN = 0.05  # of the way to the target, in logarithms
-WAY_TO_ZERO, FIRST_ARRIVAL, SOONER = 0.5, 0.1, 4.0
+WAY_TO_ZERO, FIRST_ARRIVAL, SOONER = 0.5, 0.1, 3.0
 # How much of the way from one to the target is done, in logarithms, at shares of the time from then to the first decay
 # of the learning rate, and of the time after that. With a constant λ the share falls much like this; but what is gone
 # does not come back, and some may go by itself when the rate decays, so a little is left for afterwards.

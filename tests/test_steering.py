@@ -119,7 +119,7 @@ def test_lambda_rises_above_the_path_falls_below_it_and_brakes_what_falls_fast()
 
 
 def test_before_anything_falls_lambda_goes_to_where_channels_fall_in_time() -> None:
-    """For a target of 1/e in ten epochs, γ are to go half a unit in one epoch, or four times as far."""
+    """For a target of 1/e in ten epochs, γ are to go half a unit in one epoch, or up to three times as far."""
     steering = Steering(target=1 / math.e, epochs=10, steps=781)
     for lam, direction in ((1e-5, 1), (1e-3, 0), (1e-2, -1)):
         before = [replace(epoch, lam=lam) for epoch in records(1.0, 1.0)]

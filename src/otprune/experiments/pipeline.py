@@ -131,12 +131,12 @@ class Pipeline:
                 f"{name} does not run on the images of {self.experiment.data}, which are "
                 f"{'×'.join(map(str, example.shape[1:]))}: {error}"
             ) from error
-        if not any(isinstance(module, _BatchNorm) and module.affine for module in model.modules()):
-            raise ModelError(f"{name} has no batch norm with scaling factors, so there is nothing to prune it by")
         with torch.no_grad():
             scores = model.eval()(example)
         _require_scores(scores, len(self.data.classes), name)
         self._require_scores_in_training(model)
+        if not any(isinstance(module, _BatchNorm) and module.affine for module in model.modules()):
+            raise ModelError(f"{name} has no batch norm with scaling factors, so there is nothing to prune it by")
 
     def _require_scores_in_training(self, model: nn.Module) -> None:
         """Some models give more then, for losses of their own. Two images, since batch norm takes no single one."""

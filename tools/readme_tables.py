@@ -87,10 +87,11 @@ def chosen(results: Path) -> str:
         rows.append((f"`--max-drop {points:g}`", f"-{points:.2f} points held out", *_landed(found, held_out=True)))
     if not rows:
         return ""
-    header = ("`otprune run`, VGG-14, CIFAR-10", "asked for", "FLOPs", "held-out accuracy", "test accuracy")
+    header = ("VGG-14, CIFAR-10", "asked for", "FLOPs", "held-out accuracy", "test accuracy")
     return (
         "**Told where to land**: λ steered by itself, thresholds chosen on training images held out; recalibrated, "
-        f"without fine-tuning.\n\n{markdown_table(header, rows)}"
+        f"without fine-tuning. λ was steered by an earlier law than today's; one seed each, trained side by side."
+        f"\n\n{markdown_table(header, rows)}"
     )
 
 

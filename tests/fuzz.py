@@ -155,7 +155,8 @@ def fingerprint() -> str:
 
 
 def _testing_code() -> Iterable[Path]:
-    return [*(ROOT / "tests").glob("net_*.py"), *(ROOT / "tests" / name for name in ("random_nets.py", "checking.py"))]
+    tests = ROOT / "tests"
+    return [*tests.glob("net_*.py"), *tests.glob("net_*/*.py"), tests / "random_nets.py", tests / "checking.py"]
 
 
 def accumulate(record: Record, results: Iterable[Result], path: Path) -> None:

@@ -109,6 +109,8 @@ CONTENTS: dict[Kind, Callable[[Needed], dict[str, Any]]] = {
 def _share(needed: Needed) -> float:
     """A share of the cost that stays, less of it the more λ or the ratio is."""
     asked = needed.experiment
+    if asked.training.target_flops is not None:
+        return asked.training.target_flops
     if asked.pruning.rule == "ns":
         return 1 - asked.pruning.ratio**1.5
     return 1 / (1 + math.sqrt(asked.training.lam / 1e-4))

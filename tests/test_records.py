@@ -43,7 +43,7 @@ def test_a_record_is_found_in_its_place_and_belongs_to_its_experiment(tmp_path: 
     assert Records(tmp_path).find(pruned("cifar10", "vgg14", 1e-4, seed=1)) is None
     longer = replace(OT.experiment, training=replace(OT.experiment.training, epochs=3))
     made_records.write(tmp_path, [Needed(longer, OT.kind)])
-    with pytest.raises(TrainingError, match=r"lam1e-4-seed0.json: has training.epochs=3, and the paper's run 160"):
+    with pytest.raises(TrainingError, match=r"lam1e-4-seed0.json: has training.epochs=3, and the run asked for 160"):
         Records(tmp_path).find(OT)
 
 

@@ -1,6 +1,7 @@
 """What a run shows while it goes, and what it writes for TensorBoard: read back from real event files."""
 
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -116,6 +117,20 @@ def test_a_run_that_goes_on_takes_back_what_it_writes_again(tmp_path: Path) -> N
     found = events(tmp_path, "train")
     assert series(found, "loss") == pytest.approx({one["epoch"]: one["loss"] for one in run.results["training"]})
     assert [event.step for event in found.Histograms("log10 γ/1")] == [1, 2, 3, 4, 5]
+
+
+def test_what_goes_on_in_the_same_second_is_read_last(tmp_path: Path) -> None:
+    """TensorBoard reads files by name: the second, then the machine, then the process, then a count without zeros."""
+    run = short(tmp_path, epochs=4)
+    with board(print) as report, pytest.raises(KeyboardInterrupt):
+        stages.train([run], Several(report, BreakOff(tmp_path.name, "train", 3)), save_every=0)
+    (first,) = (tmp_path / "tensorboard" / "train").iterdir()
+    first = first.rename(first.with_name(f"events.out.tfevents.{int(time.time()) + 1:010d}.zzz.9.9"))
+    with board(print) as report:
+        stages.train([run], report)
+    assert sorted((tmp_path / "tensorboard" / "train").iterdir())[0] == first
+    found = series(events(tmp_path, "train"), "loss")
+    assert found == pytest.approx({one["epoch"]: one["loss"] for one in run.results["training"]})
 
 
 def test_without_tensorboard_it_is_said_once_and_training_goes_on(

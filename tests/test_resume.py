@@ -4,6 +4,7 @@ import json
 import logging
 import os
 import random
+import shutil
 import signal
 import sys
 import time
@@ -263,10 +264,27 @@ def test_a_run_saved_as_it_was_found_is_found_the_same(tmp_path: Path) -> None:
     broken_off(tmp_path, after=1)
     found = checkpoints(tmp_path)[-2]
     checkpoints(tmp_path)[-1].unlink()
-    before = contents(found)
+    copied = shutil.copy(found, tmp_path / "before.safetensors")
     training_run(tmp_path, SHORT).save()
     assert checkpoints(tmp_path) == [found]
-    torch.testing.assert_close(contents(found), before, rtol=0, atol=0)
+    assert_same_file(found, copied)
+
+
+NEWER = ("schedule", "cutout")
+
+
+def test_a_checkpoint_from_before_there_were_schedules_and_cutout_is_gone_on_with(tmp_path: Path) -> None:
+    broken_off(tmp_path, after=1)
+    newest = checkpoints(tmp_path)[-1]
+    tensors, metadata = contents(newest)
+    older = {name: value for name, value in metadata["training"].items() if name not in NEWER}
+    assert len(older) == len(metadata["training"]) - len(NEWER)
+    metadata = {"training": json.dumps(older), "state": json.dumps(metadata["state"])}
+    newest.write_bytes(safetensors.torch.save(tensors, metadata))
+    resumed = training_run(tmp_path, SHORT)
+    assert resumed.history or resumed._sums is not None
+    with pytest.raises(CheckpointError, match="belongs to a training with schedule=steps, not cosine"):
+        training_run(tmp_path, replace(SHORT, schedule="cosine"))
 
 
 def wider() -> nn.Module:

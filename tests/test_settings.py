@@ -45,7 +45,7 @@ def test_the_ilsvrc_recipe_decays_at_the_30th_and_60th_epoch() -> None:
 
 
 def test_every_recipe_is_complete_with_a_model_and_data() -> None:
-    assert recipes() == ["cifar", "digits", "ilsvrc", "resnet20"]
+    assert recipes() == ["best", "cifar", "digits", "ilsvrc", "resnet20"]
     for name in recipes():
         resolved({**VGG, **recipe(name)}, name)
     asked = resolved({}, "resnet20")
@@ -220,6 +220,22 @@ def test_training_from_scratch_costs_what_the_training_did_but_at_most_twice_the
 def test_fine_tuning_is_the_training_without_penalty_at_a_constant_rate() -> None:
     asked = Experiment("vgg14", "cifar10", training=Training(batch=32, target_flops=0.4, seed=3))
     assert asked.finetune_training() == Training(epochs=40, rate=1e-3, decay_at=(), lam=0.0, batch=32, seed=3)
+
+
+def test_fine_tuning_and_training_from_scratch_keep_what_the_training_had_besides() -> None:
+    kept = Training(label_smoothing=0.1, cutout=8, weight_decay=5e-4, proximal=True)
+    asked = Experiment("vgg14", "cifar10", training=replace(kept, schedule="cosine"))
+    constant = replace(kept, epochs=40, rate=1e-3, schedule="steps", decay_at=(), lam=0.0)
+    assert asked.finetune_training() == constant
+    falling = replace(asked, finetuning=Finetuning(rate=0.01, schedule="cosine")).finetune_training()
+    assert falling == replace(constant, rate=0.01, schedule="cosine")
+    assert asked.scratch_training(100, 100) == replace(kept, schedule="cosine", lam=0.0)
+
+
+def test_a_cosine_falls_from_the_rate_to_almost_zero_and_does_not_depend_on_decay_at() -> None:
+    rates = [Training(schedule="cosine", decay_at=(0.1,)).rates()(epoch, 160) for epoch in range(161)]
+    assert rates[0] == 0.1 and rates[80] == pytest.approx(0.05) and rates[160] == pytest.approx(0, abs=1e-12)
+    assert rates == sorted(rates, reverse=True) and rates[159] > 0
 
 
 def test_every_setting_has_a_meaning_and_a_flag_of_its_own() -> None:

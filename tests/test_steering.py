@@ -18,8 +18,8 @@ from otprune.errors import ModelError, TrainingError
 from otprune.training.data import Dataset, Images, load
 from otprune.training.loop import train
 from otprune.training.run import EpochRecord, Run, Training
-from otprune.training.schedule import Steps
-from otprune.training.steering import LAST_WAY, LEAST, Steering, flops_share, path, steered
+from otprune.training.schedule import Schedule, Steps
+from otprune.training.steering import LAST_WAY, LEAST, Steering, flops_share, path, steered, steering_of
 from tests.unchanged import unchanged
 
 CHANNELS = 400
@@ -31,7 +31,7 @@ class Plant:
     """A network as steering sees it: channels that the loss holds up, each with a force of its own.
 
     The loss pulls a γ towards `HELD` and λ pulls it towards zero, so it settles in between, or dies. Rising takes
-    far longer than falling. After each decay of the learning rate the loss is lower and holds less.
+    far longer than falling. With a lower learning rate the loss is lower and holds less.
     """
 
     median_force: float
@@ -40,14 +40,14 @@ class Plant:
     steps: int
     seed: int = 0
 
-    def trained(self, steering: Steering, start: float) -> list[EpochRecord]:
+    def trained(self, steering: Steering, start: float, rates: Schedule | None = None) -> list[EpochRecord]:
         """A whole training."""
         draw = random.Random(self.seed)
         forces = [self.median_force * math.exp(draw.gauss(0, self.spread)) for _ in range(CHANNELS)]
         gammas, history, lam = [0.5] * CHANNELS, list[EpochRecord](), start
         for epoch in range(steering.epochs):
-            rate = Steps(0.1)(epoch, steering.epochs)
-            hold = self.loosening ** round(-math.log10(rate / 0.1))
+            rate = (rates or Steps(0.1))(epoch, steering.epochs)
+            hold = self.loosening ** min(2.0, -math.log10(rate / 0.1))
             gammas = [self._moved(gamma, rate, lam, hold * force) for gamma, force in zip(gammas, forces, strict=True)]
             share = max(1, sum(gamma > ALIVE for gamma in gammas)) / CHANNELS
             measured = share if steering.measured_after(epoch + 1) else None
@@ -74,11 +74,23 @@ def test_a_simulated_network_lands_near_its_budget(network: Plant, target: float
     assert history[-1].flops == pytest.approx(target, rel=0.25)
 
 
-def test_simulated_networks_land_within_five_percent_as_a_rule() -> None:
-    targets = [0.15 + 0.025 * n for n in range(30)]
-    runs = [plant(n).trained(Steering(target, 80, 781), plant(n).median_force) for n, target in enumerate(targets)]
+@pytest.mark.parametrize("training", [Training(target_flops=0.5), Training(target_flops=0.5, schedule="cosine")])
+def test_simulated_networks_land_within_five_percent_as_a_rule(training: Training) -> None:
+    steering, targets = steering_of(replace(training, epochs=80), steps=781), [0.15 + 0.025 * n for n in range(30)]
+    assert steering is not None
+    runs = [
+        plant(n).trained(replace(steering, target=target), plant(n).median_force, training.rates())
+        for n, target in enumerate(targets)
+    ]
     near = [run[-1].flops == pytest.approx(target, rel=0.05) for run, target in zip(runs, targets, strict=True)]
     assert sum(near) >= 27
+
+
+def test_steering_knows_the_schedule_and_not_the_steps_that_a_cosine_does_not_take() -> None:
+    stepped = steering_of(Training(target_flops=0.5, decay_at=(0.3, 0.6)), steps=781)
+    assert stepped == Steering(0.5, 160, 781, decay=0.3, ending=0.65)
+    asked = Training(target_flops=0.5, schedule="cosine")
+    assert steering_of(asked, 781) == steering_of(replace(asked, decay_at=(0.3, 0.6)), 781)
 
 
 SHARES = st.lists(st.floats(1e-3, 1.0) | st.none(), min_size=1, max_size=40)
@@ -166,14 +178,23 @@ def test_the_share_is_that_of_the_pruned_model_and_the_model_is_left_alone() -> 
     assert flops_share(net, example, chatter=1.0) == share  # where all of them chatter, none of them does
 
 
-def test_a_real_training_lands_on_its_budget() -> None:
+DIGITS = Training(epochs=30, lam=4e-3, augment=False, target_flops=0.6)
+
+
+@pytest.mark.parametrize(
+    "training",
+    [DIGITS, replace(DIGITS, schedule="cosine", lam=4e-2, proximal=True, target_flops=0.3)],
+    ids=["in steps", "along a cosine"],
+)
+def test_a_real_training_lands_on_its_budget(training: Training) -> None:
     torch.manual_seed(0)
     data = load("digits")
     assert isinstance(data, Dataset)
-    run = Run(conv_net(), data, Training(epochs=30, lam=4e-3, augment=False, target_flops=0.6))
+    run = Run(conv_net(), data, training)
     train(run)
     landed = run.history[-1].flops
-    assert landed == flops_share(run.model, torch.zeros(1, 1, 8, 8)) == pytest.approx(0.6, rel=0.05)
+    assert landed == flops_share(run.model, torch.zeros(1, 1, 8, 8))
+    assert landed == pytest.approx(training.target_flops, rel=0.05)
     assert run.history[-1].accuracy > 0.95
 
 

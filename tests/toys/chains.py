@@ -110,32 +110,34 @@ class Transposed(Toy):
         return self.head(torch.relu(self.bn2(self.up(x))))
 
 
-class OneDimensional(Toy):
-    """Convolutions over sequences."""
+class _Dimensional(Toy):
+    """Convolutions over another number of dimensions than two."""
+
+    dims: int
 
     def __init__(self) -> None:
         super().__init__()
-        self.conv1, self.bn1 = conv(1, 3, 6, 3, padding=1), norm(1, 6)
-        self.head = conv(1, 6, 4)
+        self.conv1, self.bn1 = conv(self.dims, 3, 6, 3, padding=1), norm(self.dims, 6)
+        self.head = conv(self.dims, 6, 4)
 
     def forward(self, x: Tensor) -> Tensor:
         return self.head(torch.relu(self.bn1(self.conv1(x))))
+
+
+class OneDimensional(_Dimensional):
+    """Convolutions over sequences."""
+
+    dims = 1
 
     @staticmethod
     def example() -> tuple[Tensor, ...]:
         return (values(2, 3, 10),)
 
 
-class ThreeDimensional(Toy):
+class ThreeDimensional(_Dimensional):
     """Convolutions over volumes."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.conv1, self.bn1 = conv(3, 3, 6, 3, padding=1), norm(3, 6)
-        self.head = conv(3, 6, 4)
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.head(torch.relu(self.bn1(self.conv1(x))))
+    dims = 3
 
     @staticmethod
     def example() -> tuple[Tensor, ...]:

@@ -41,7 +41,7 @@ class TwoReaders(Toy):
         return self.conv2(torch.relu(self.bn1(x))) + self.conv3(torch.relu(self.bn2(x)))
 
 
-class Chunk(Toy):
+class _Halves(Toy):
     """Two halves of the channels, each with its own reader."""
 
     def __init__(self) -> None:
@@ -50,37 +50,33 @@ class Chunk(Toy):
         self.conv2, self.conv3 = conv3(3, 4), conv(2, 3, 4)
 
     def forward(self, x: Tensor) -> Tensor:
-        x = torch.relu(self.bn1(self.conv1(x)))
-        one, other = x.chunk(2, 1)
+        one, other = self.halves(torch.relu(self.bn1(self.conv1(x))))
         return self.conv2(one) + self.conv3(other)
 
+    def halves(self, x: Tensor) -> tuple[Tensor, ...]:
+        raise NotImplementedError
 
-class Split(Toy):
+
+class Chunk(_Halves):
+    """Two halves of the channels, by their number."""
+
+    def halves(self, x: Tensor) -> tuple[Tensor, ...]:
+        return x.chunk(2, 1)
+
+
+class Split(_Halves):
     """Two halves of the channels, by the size of a half."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.conv1, self.bn1 = conv3(3, 6), norm(2, 6)
-        self.conv2, self.conv3 = conv3(3, 4), conv(2, 3, 4)
-
-    def forward(self, x: Tensor) -> Tensor:
-        x = torch.relu(self.bn1(self.conv1(x)))
-        one, other = torch.split(x, x.shape[1] // 2, dim=1)
-        return self.conv2(one) + self.conv3(other)
+    def halves(self, x: Tensor) -> tuple[Tensor, ...]:
+        return torch.split(x, x.shape[1] // 2, dim=1)
 
 
-class Slice(Toy):
+class Slice(_Halves):
     """Two halves of the channels, by slices."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.conv1, self.bn1 = conv3(3, 6), norm(2, 6)
-        self.conv2, self.conv3 = conv3(3, 4), conv(2, 3, 4)
-
-    def forward(self, x: Tensor) -> Tensor:
-        x = torch.relu(self.bn1(self.conv1(x)))
+    def halves(self, x: Tensor) -> tuple[Tensor, ...]:
         half = x.shape[1] // 2
-        return self.conv2(x[:, :half]) + self.conv3(x[:, half:])
+        return x[:, :half], x[:, half:]
 
 
 class CatWithInput(Toy):

@@ -29,10 +29,12 @@ class SqueezeExcite(Toy):
 class SigmoidGate(Toy):
     """A gate per channel and place by a 1×1 convolution."""
 
+    gates = 6
+
     def __init__(self) -> None:
         super().__init__()
         self.conv1, self.bn1 = conv3(3, 6), norm(2, 6)
-        self.gate = conv(2, 6, 6, bias=True)
+        self.gate = conv(2, 6, self.gates, bias=True)
         self.head = conv(2, 6, 4)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -40,18 +42,10 @@ class SigmoidGate(Toy):
         return self.head(x * torch.sigmoid(self.gate(x)))
 
 
-class SpatialGate(Toy):
+class SpatialGate(SigmoidGate):
     """A gate of one channel over all places."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.conv1, self.bn1 = conv3(3, 6), norm(2, 6)
-        self.gate = conv(2, 6, 1, bias=True)
-        self.head = conv(2, 6, 4)
-
-    def forward(self, x: Tensor) -> Tensor:
-        x = torch.relu(self.bn1(self.conv1(x)))
-        return self.head(x * torch.sigmoid(self.gate(x)))
+    gates = 1
 
 
 class Glu(Toy):

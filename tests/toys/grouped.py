@@ -6,36 +6,31 @@ import torch
 from torch import Tensor
 
 from tests.net_layers import conv, norm
-from tests.net_steps import shuffled
+from tests.net_modules.rearrangement import shuffled
 from tests.toys.base import Toy, conv3
 
 
 class Depthwise(Toy):
     """A depthwise convolution between two pointwise ones."""
 
+    filters = 1
+
     def __init__(self) -> None:
         super().__init__()
         self.conv1, self.bn1 = conv3(3, 6), norm(2, 6)
-        self.depthwise, self.bn2 = conv3(6, 6, groups=6), norm(2, 6)
-        self.head = conv(2, 6, 4)
+        width = 6 * self.filters
+        self.depthwise, self.bn2 = conv3(6, width, groups=6), norm(2, width)
+        self.head = conv(2, width, 4)
 
     def forward(self, x: Tensor) -> Tensor:
         x = torch.relu(self.bn1(self.conv1(x)))
         return self.head(torch.relu(self.bn2(self.depthwise(x))))
 
 
-class DepthwiseMultiplier(Toy):
+class DepthwiseMultiplier(Depthwise):
     """A depthwise convolution with two filters a channel."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.conv1, self.bn1 = conv3(3, 6), norm(2, 6)
-        self.depthwise, self.bn2 = conv3(6, 12, groups=6), norm(2, 12)
-        self.head = conv(2, 12, 4)
-
-    def forward(self, x: Tensor) -> Tensor:
-        x = torch.relu(self.bn1(self.conv1(x)))
-        return self.head(torch.relu(self.bn2(self.depthwise(x))))
+    filters = 2
 
 
 class Grouped(Toy):

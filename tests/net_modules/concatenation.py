@@ -1,4 +1,4 @@
-"""The modules of random networks where tensors meet along other dimensions than channels, or are changed in place."""
+"""Tensors put beside or behind one another, along channels, places, the batch or a dimension of their own."""
 
 from __future__ import annotations
 
@@ -7,6 +7,13 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from tests.net_layers import Layer, activation, conv, norm
+
+
+class Cat(Layer):
+    """Tensors concatenated along the channels."""
+
+    def forward(self, *tensors: Tensor) -> Tensor:
+        return torch.cat(tensors, dim=1)
 
 
 class CatPositions(Layer):
@@ -64,60 +71,10 @@ class StackConv(Layer):
         return self.conv(padded).squeeze(2)
 
 
-class PixelShuffle(Layer):
-    """A convolution four of whose channels become the pixels of one."""
-
-    def __init__(self, cin: int, cout: int, bn: bool, style: str) -> None:
-        super().__init__()
-        self.conv = conv(2, cin, 4 * cout, 3, padding=1, bias=not bn)
-        self.bn = norm(2, 4 * cout) if bn else None
-        self.shuffle = nn.PixelShuffle(2) if style == "module" else None
-
-    def forward(self, x: Tensor) -> Tensor:
-        x = self.conv(x)
-        x = x if self.bn is None else self.bn(x)
-        found: Tensor = F.pixel_shuffle(x, 2) if self.shuffle is None else self.shuffle(x)
-        return found
-
-
-class PixelUnshuffle(Layer):
-    """Four pixels of a channel become channels."""
-
-    def forward(self, x: Tensor) -> Tensor:
-        return F.pixel_unshuffle(x, 2)
-
-
-class SumInPlace(Layer):
-    """Two tensors summed, and the sum changed where it lies."""
-
-    def __init__(self, style: str) -> None:
-        super().__init__()
-        self.style = style
-        self.relu = activation("relu_inplace")
-
-    def forward(self, x: Tensor, y: Tensor) -> Tensor:
-        out = x + y
-        if self.style == "module":
-            return self.relu(out)
-        if self.style == "functional":
-            return F.relu(out, inplace=True)
-        if self.style == "ignored":
-            out.mul_(0.5)
-        elif self.style == "operand":
-            out += x
-        elif self.style == "number":
-            out += 0.7
-        else:
-            out.relu_()
-        return out
-
-
-MEETINGS: dict[str, type[nn.Module]] = {
+MODULES: dict[str, type[nn.Module]] = {
+    "cat": Cat,
     "cat_positions": CatPositions,
     "cat_batch": CatBatch,
     "stack": Stack,
     "stack_conv": StackConv,
-    "pixel_shuffle": PixelShuffle,
-    "pixel_unshuffle": PixelUnshuffle,
-    "sum_in_place": SumInPlace,
 }

@@ -1,0 +1,61 @@
+"""Batch norms that read some of a tensor's channels."""
+
+import copy
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import otprune as ot
+from tests.pruned_toys import CASES, planned, pruned
+from tests.random_nets import randomize
+from tests.toy_nets import TwoReaders, make
+
+
+class TestSelections:
+    """A batch norm that selects goes on doing so, whatever is done to the model."""
+
+    def small(self) -> tuple[nn.Module, Tensor]:
+        _, small, plan = pruned(*CASES["selections"])
+        assert plan.selections == {"bn1": [2, 3, 4, 5], "bn2": [0, 1, 4, 5]}
+        return small, small(*TwoReaders.example())
+
+    @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+    def test_after_a_change_of_type(self, dtype: torch.dtype) -> None:
+        small, expected = self.small()
+        out = small.to(dtype)(TwoReaders.example()[0].to(dtype))
+        assert out.dtype == dtype
+        torch.testing.assert_close(out.double(), expected, rtol=0.1, atol=0.1)
+        torch.testing.assert_close(small.double().to("cpu")(*TwoReaders.example()), expected, rtol=0.1, atol=0.1)
+
+    def test_after_a_copy(self) -> None:
+        small, expected = self.small()
+        copied = copy.deepcopy(small)
+        small.get_buffer("bn1.otprune_selection").zero_()
+        assert torch.equal(copied(*TwoReaders.example()), expected)
+
+    def test_after_a_round_trip_of_the_state_dict(self) -> None:
+        small, expected = self.small()
+        other = copy.deepcopy(small)
+        randomize(other, seed=9)
+        assert not torch.equal(other(*TwoReaders.example()), expected)
+        assert other.load_state_dict(small.state_dict()).missing_keys == []
+        assert torch.equal(other(*TwoReaders.example()), expected)
+
+    def test_disappear_when_readers_agree_again(self) -> None:
+        small, _ = self.small()
+        plan = planned(small, TwoReaders.example(), {"bn1": [0, 1], "bn2": [0, 1]})
+        smaller = ot.prune(small, plan)
+        assert plan.selections == {}
+        assert not any(module._forward_pre_hooks for module in smaller.modules())
+        assert list(smaller.named_buffers()) == [(n, b) for n, b in smaller.named_buffers() if "selection" not in n]
+        assert ot.verify(small, smaller, plan, TwoReaders.example()).relative < 1e-9
+
+    def test_a_forward_pre_hook_of_the_users_still_runs_first(self) -> None:
+        model = make(TwoReaders)
+        seen: list[int] = []
+        model.bn1.register_forward_pre_hook(lambda module, inputs: seen.append(inputs[0].shape[1]))
+        small = ot.prune(model, planned(model, model.example(), CASES["selections"][1]))
+        seen.clear()
+        small(*model.example())
+        assert seen == [6]

@@ -18,6 +18,7 @@ from otprune.training.ista import IstaRun, IstaStep
 from otprune.training.loop import train
 from otprune.training.run import EpochRecord, Run, Training
 from otprune.training.sgd import Optimization
+from tests.gpu import GPU
 from tests.small_runs import assert_same_weights
 from tests.small_runs import net as chain
 
@@ -57,11 +58,12 @@ def test_steps_are_those_of_proximal_l1_and_plain_sgd() -> None:
     assert not torch.equal(ours.get_parameter("fc.weight"), net().double().get_parameter("fc.weight"))
 
 
-def test_only_channels_that_no_sum_ties_are_driven_to_zero() -> None:
-    model = net()
+@pytest.mark.parametrize("device", ["cpu", GPU])
+def test_only_channels_that_no_sum_ties_are_driven_to_zero(device: str) -> None:
+    model = net().to(device)
     train(IstaRun(model, datasets.load("digits"), PLAIN))
     zeros = {name: int((m.weight == 0).sum()) for name, m in model.named_modules() if isinstance(m, nn.BatchNorm2d)}
-    inside = untied(model, EXAMPLE)
+    inside = untied(model, EXAMPLE.to(device))
     assert inside and sum(zeros[name] for name in inside) > 0
     assert all(count == 0 for name, count in zeros.items() if name not in inside)
 

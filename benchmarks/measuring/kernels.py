@@ -1,4 +1,4 @@
-"""On which kinds of GPU kernels a training step spends its time."""
+"""On which kinds of GPU kernels a training step spends its time; some run beside others, so they add up to more."""
 
 from collections.abc import Callable
 
@@ -10,7 +10,7 @@ KINDS = {
     "weight gradients of convolutions": ("wgrad",),
     "input gradients of convolutions": ("dgrad",),
     "forward convolutions and matrix products": ("fprop", "gemm", "cutlass", "cudnn", "conv2d", "nhwc"),
-    "SGD, penalty and copies in bf16": ("triton_for",),
+    "SGD, penalty and copies in bf16": ("triton_for", "copy__mul_sub"),
     "batch norm, ReLU, pools, loss: reductions": ("triton_red", "triton_per"),
     "batch norm, ReLU, pools, loss: element by element": ("triton_poi",),
     "everything else": ("",),

@@ -16,6 +16,7 @@ import otprune as ot
 from otprune import models
 from otprune.cost import Cost
 from otprune.errors import OtpruneError
+from otprune.experiments import attribution
 from otprune.experiments.choosing import choose
 from otprune.experiments.folder import FINETUNED, PRUNED, SCRATCH, SPARSE, read_json, write_json
 from otprune.experiments.pipeline import Pipeline
@@ -23,14 +24,13 @@ from otprune.experiments.remarks import remarks
 from otprune.experiments.reporting import Report, Silent
 from otprune.models.init import initialize
 from otprune.plan import PruningPlan
-from otprune.provenance import provenance
 from otprune.surgery import apply, plans_of
+from otprune.training.batch_loss import Teacher
 from otprune.training.data.seeds import seeded
 from otprune.training.failures import SetAside
 from otprune.training.feed import calibration
 from otprune.training.loop import SAVE_EVERY_SECONDS, train_together
 from otprune.training.run import EpochRecord, Run
-from otprune.training.step import Teacher
 
 TOGETHER = 4  # as many as a GPU gains from
 
@@ -102,6 +102,7 @@ def prune_by(
     plan: PruningPlan, pipeline: Pipeline, model: nn.Module, choosing: Sequence[Mapping[str, Any]] = ()
 ) -> None:
     """Prune a model by a plan of one's own, as the stage does; `choosing` is what was tried on the way to the plan."""
+    attribution.note(pipeline.folder, "prune", pipeline.device, anew=True)
     with _timed([pipeline], "prune"):
         small = ot.prune(model, plan)
         measured = pipeline.accuracies("pruned", small)
@@ -127,7 +128,8 @@ def prune_by(
 def record(pipeline: Pipeline) -> dict[str, Any]:
     """What is kept of an experiment: configuration, results, versions and hardware; writes record.json.
 
-    Where nothing was measured since it was written, it stays: the versions and hardware in it are those that measured.
+    Where nothing was measured since it was written, it stays. Where stages ran on different hardware, or with different
+    versions, it says so of each.
     """
     path = pipeline.folder / "record.json"
     experiment = pipeline.experiment.to_dict()
@@ -136,7 +138,7 @@ def record(pipeline: Pipeline) -> dict[str, Any]:
         if (written.get("experiment"), written.get("results")) == (experiment, pipeline.results):
             return written
     measured = {"experiment": experiment, "data": pipeline.feeding, "results": pipeline.results}
-    content = {**measured, "provenance": provenance()}
+    content = {**measured, **attribution.attributed(pipeline.folder, pipeline.device)}
     write_json(path, content)
     return content
 
@@ -201,7 +203,8 @@ def _train_side_by_side(stage: _Stage, report: Report, save_every: float, pipeli
     runs: dict[int, Run] = {}
 
     def begin(pipeline: Pipeline) -> None:
-        runs[id(pipeline)] = stage.begin(pipeline)
+        run = runs[id(pipeline)] = stage.begin(pipeline)
+        attribution.note(pipeline.folder, stage.name, pipeline.device, anew=run.epoch == run.position == 0)
 
     aside.each(begin)
     aside.errors += _trained(stage, report, save_every, [(one, runs[id(one)]) for one in aside.others()])

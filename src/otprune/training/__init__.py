@@ -21,13 +21,13 @@ From Python, on any torch Dataset of images and labels:
 `Run(..., folder=...)` saves itself there and goes on from there; `load` opens the data that otprune knows by name.
 """
 
+from otprune.training.batch_loss import Teacher
 from otprune.training.data import Dataset, Images, StreamedDataset, load
 from otprune.training.evaluation import accuracy
 from otprune.training.failures import RunsFailed
 from otprune.training.feed import calibration
 from otprune.training.loop import train, train_together
 from otprune.training.run import Run, Training
-from otprune.training.step import Teacher
 
 __all__ = [
     "Dataset",

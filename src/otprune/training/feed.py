@@ -9,6 +9,7 @@ from torch import Tensor
 
 from otprune.errors import TrainingError
 from otprune.training.augment import augmented_epoch
+from otprune.training.cutout import cut_out
 from otprune.training.data import AnyDataset, Dataset, StreamedDataset
 from otprune.training.data.pixels import normalized
 from otprune.training.data.seeds import generator
@@ -51,6 +52,7 @@ def feed(data: AnyDataset, training: "Training", device: torch.device) -> Feed:
         raise TrainingError(
             f"a {type(data).__name__} is not data to train on: wrap it with StreamedDataset.of(train, test, classes)"
         )
+    _require_room_for_cutout(data, training)
     return _InMemory(data, training, device) if isinstance(data, Dataset) else _Streamed(data, training)
 
 
@@ -64,26 +66,31 @@ def calibration(data: AnyDataset, training: "Training", images: int) -> Iterator
     [4]
     """
     if isinstance(data, Dataset):
-        pixels, _ = epoch_images(data.train.pixels, data.train.labels, training, training.epochs)
+        pixels, _ = epoch_images(data.train.pixels, data.train.labels, data.mean, training, training.epochs)
         batches = iter(pixels[:images].split(CALIBRATION_BATCH))
     else:
-        stream = data.batches(training.batch, training.seed, training.augment).epoch(training.epochs)
-        batches = (pixels for pixels, _ in islice(stream, -(-images // training.batch)))
+        stream = _Streamed(data, training).chunks(training.epochs, done=0)
+        batches = (chunk.pixels for chunk in islice(stream, -(-images // training.batch)))
     return (normalized(pixels.cpu(), data.mean, data.std) for pixels in batches)
 
 
-def epoch_images(pixels: Tensor, labels: Tensor, training: "Training", epoch: int) -> tuple[Tensor, Tensor]:
-    """An epoch's images in its own order, cropped and mirrored if the training says so.
+def epoch_images(
+    pixels: Tensor, labels: Tensor, mean: Tensor, training: "Training", epoch: int
+) -> tuple[Tensor, Tensor]:
+    """An epoch's images in its own order, cropped, mirrored and with a square cut out if the training says so.
 
     >>> from otprune.training.run import Training
     >>> pixels, labels = torch.zeros(3, 1, 2, 2, dtype=torch.uint8), torch.tensor([0, 1, 2])
-    >>> epoch_images(pixels, labels, Training(augment=False), epoch=0)[1].sort().values
+    >>> epoch_images(pixels, labels, torch.zeros(1), Training(augment=False), epoch=0)[1].sort().values
     tensor([0, 1, 2])
     """
-    if training.augment:
-        return augmented_epoch(pixels, labels, epoch, training.seed)
-    order = torch.randperm(len(labels), generator=generator(training.seed, epoch))
-    return pixels[order.to(pixels.device)], labels[order.to(labels.device)]
+    if not training.augment:
+        order = torch.randperm(len(labels), generator=generator(training.seed, epoch))
+        return pixels[order.to(pixels.device)], labels[order.to(labels.device)]
+    pixels, labels = augmented_epoch(pixels, labels, epoch, training.seed)
+    if training.cutout:
+        cut_out(pixels, training.cutout, mean, training.seed, epoch)
+    return pixels, labels
 
 
 class _InMemory:
@@ -91,7 +98,7 @@ class _InMemory:
 
     def __init__(self, data: Dataset, training: "Training", device: torch.device) -> None:
         self.pixels, self.labels = data.train.pixels.to(device), data.train.labels.to(device)
-        self.training = training
+        self.mean, self.training = data.mean, training
         self.steps = len(data.train) // training.batch  # what does not fill a batch waits for the next epoch
         if self.steps == 0:
             raise TrainingError(
@@ -99,7 +106,7 @@ class _InMemory:
             )
 
     def chunks(self, epoch: int, done: int) -> Iterator[Chunk]:
-        yield Chunk(*epoch_images(self.pixels, self.labels, self.training, epoch), done)
+        yield Chunk(*epoch_images(self.pixels, self.labels, self.mean, self.training, epoch), done)
 
 
 class _Streamed:
@@ -107,8 +114,20 @@ class _Streamed:
 
     def __init__(self, data: StreamedDataset, training: "Training") -> None:
         self.batches = data.batches(training.batch, training.seed, training.augment)
+        self.mean, self.training = data.mean, training
         self.steps = len(self.batches)
 
     def chunks(self, epoch: int, done: int) -> Iterator[Chunk]:
-        for pixels, labels in self.batches.epoch(epoch, skip=done):
+        for step, (pixels, labels) in enumerate(self.batches.epoch(epoch, skip=done), start=done):
+            if self.training.cutout:
+                cut_out(pixels, self.training.cutout, self.mean, self.training.seed, epoch, step)
             yield Chunk(pixels, labels, 0)
+
+
+def _require_room_for_cutout(data: AnyDataset, training: "Training") -> None:
+    smallest = min(data.image_shape[1:])
+    if training.cutout > smallest:
+        raise TrainingError(
+            f"cutout must be at most {smallest}, the shorter side of the images, or it would blank all of some: "
+            f"not {training.cutout}"
+        )

@@ -13,10 +13,11 @@ from torch import Tensor, nn
 
 from otprune.errors import TrainingError
 from otprune.ista import layer_penalties, untied
+from otprune.training.batch_loss import Teacher
 from otprune.training.data import AnyDataset
 from otprune.training.run import EpochRecord, Run, Training
 from otprune.training.sgd import Optimization
-from otprune.training.step import EpochSums, Step, Teacher
+from otprune.training.step import EpochSums, Step
 
 BARELY_ALIVE = 1e-6
 

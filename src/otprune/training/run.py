@@ -5,26 +5,33 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor, nn
 
 from otprune.errors import TrainingError
 from otprune.tensors import named_tensors
+from otprune.training.batch_loss import Teacher
 from otprune.training.checkpoint import Checkpoint, at, last_good, newest
 from otprune.training.data import AnyDataset
 from otprune.training.data.seeds import derived_seed
 from otprune.training.feed import Chunk, feed
-from otprune.training.schedule import Steps
+from otprune.training.schedule import Cosine, Schedule, Steps
 from otprune.training.sgd import Optimization
 from otprune.training.steering import Steering, flops_share, steered, steering_of
-from otprune.training.step import EpochSums, Step, Teacher
+from otprune.training.step import EpochSums, Step
+
+ScheduleName = Literal["steps", "cosine"]
+LEAST = {"epochs": 0, "batch": 1, "rate": 0, "lam": 0, "momentum": 0, "weight_decay": 0, "cutout": 0}
 
 
 @dataclass(frozen=True)
 class Training:
-    """How to train: the paper's numbers, unless told otherwise. `decay_at` are shares of the epochs.
+    """How to train: the paper's numbers, unless told otherwise.
+
+    The rate falls in steps, after the shares of the epochs that are `decay_at`, or along a cosine, to zero at the end.
+    `cutout` is the side of a square that is blanked in every training image.
 
     With `target_flops`, a share of the original FLOPs, λ steers itself so that OT keeps that much, starting from `lam`.
 
@@ -35,6 +42,7 @@ class Training:
     epochs: int = 160
     batch: int = 64
     rate: float = 0.1
+    schedule: ScheduleName = "steps"
     decay_at: tuple[float, ...] = (0.5, 0.75)
     lam: float = 1e-4
     target_flops: float | None = None
@@ -43,10 +51,11 @@ class Training:
     label_smoothing: float = 0.0
     proximal: bool = False
     augment: bool = True
+    cutout: int = 0
     seed: int = 0
 
     def __post_init__(self) -> None:
-        for name, least in (("epochs", 0), ("batch", 1), ("rate", 0), ("lam", 0), ("momentum", 0), ("weight_decay", 0)):
+        for name, least in LEAST.items():
             value = getattr(self, name)
             if not (math.isfinite(value) and value >= least):
                 raise TrainingError(f"{name} must be a finite number and at least {least}, not {value}")
@@ -54,6 +63,10 @@ class Training:
             raise TrainingError(f"momentum must be below 1, or steps would grow without end, not {self.momentum}")
         if not 0 <= self.label_smoothing <= 1:
             raise TrainingError(f"label_smoothing must lie from 0 to 1, not {self.label_smoothing}")
+        if self.schedule not in get_args(ScheduleName):
+            raise TrainingError(f"schedule must be one of {', '.join(get_args(ScheduleName))}, not {self.schedule}")
+        if self.cutout and not self.augment:
+            raise TrainingError(f"cutout must be 0 where augment is off, not {self.cutout}: it is a way to augment")
         if not all(0 <= share <= 1 for share in self.decay_at):
             raise TrainingError(f"decay_at must be shares of the epochs, from 0 to 1 each, not {self.decay_at}")
         if self.target_flops is not None and not 0 < self.target_flops < 1:
@@ -62,6 +75,14 @@ class Training:
             )
         if self.target_flops is not None and not (self.lam > 0 and self.rate > 0):
             raise TrainingError("lam and rate must be above 0 where target_flops is given: λ is steered from there")
+
+    def rates(self) -> Schedule:
+        """The learning rate, from epoch to epoch.
+
+        >>> Training(schedule="cosine").rates()
+        Cosine(rate=0.1)
+        """
+        return Cosine(self.rate) if self.schedule == "cosine" else Steps(self.rate, self.decay_at)
 
 
 @dataclass(frozen=True)
@@ -83,8 +104,8 @@ class EpochRecord:
 class Run:
     """A model on its way through a training; `folder` is where it is saved and found again.
 
-    The order of images, crops and mirrorings follow from the seed and the epoch alone, and what dropout draws on a CPU
-    from the seed and the step, so nothing else needs saving but tensors and what the epochs came to.
+    The order of images, crops and mirrorings follow from the seed and the epoch alone, and what dropout draws from the
+    seed and the step, so nothing else needs saving but tensors and what the epochs came to.
 
     >>> from otprune.training.data import Dataset, Images
     >>> images = Images(torch.zeros(4, 1, 2, 2, dtype=torch.uint8), torch.tensor([0, 1, 0, 1]))
@@ -105,7 +126,7 @@ class Run:
         self.model, self.training, self.folder = model, training, folder
         self.device = next(model.parameters()).device
         self.feed, self.images = feed(data, training, self.device), len(data.train)
-        self.schedule = Steps(training.rate, training.decay_at)
+        self.schedule = training.rates()
         self._example = torch.zeros(1, *data.image_shape).to(next(model.parameters()))
         self.step = self._made_step(data, teacher)
         self.history: list[EpochRecord] = []
@@ -150,17 +171,12 @@ class Run:
         self._sums = None
 
     def advance(self) -> None:
-        """One step. On a CPU its random numbers are its own, whatever was drawn before or by a run beside it."""
+        """One step. Its random numbers are its own, whatever was drawn before or by a run beside it."""
         if self._loaded == 0:
             chunk = next(self._chunks)
             self.step.load(*chunk)
             self._loaded = len(chunk.labels) // self.training.batch - chunk.done
-        if self.device.type == "cpu":
-            with torch.random.fork_rng(devices=[]):
-                torch.default_generator.manual_seed(derived_seed(self.training.seed, self.epoch, self.position))
-                self.step()
-        else:
-            self.step()
+        self.step(derived_seed(self.training.seed, self.epoch, self.position))
         self.position += 1
         self._loaded -= 1
 
@@ -235,8 +251,7 @@ class Run:
             "teacher_weight": teacher and teacher.weight,
             "teacher_temperature": teacher and teacher.temperature,
         }
-        settings: dict[str, Any] = json.loads(json.dumps(asdict(self.training) | others))
-        return settings
+        return _as_json(self.training) | others
 
     def _tensors(self) -> Iterator[tuple[str, Tensor]]:
         own = named_tensors(self.model)
@@ -260,9 +275,15 @@ class Run:
         found = newest(folder)
         if found is None:
             return
+        found = replace(found, settings=_as_json(Training()) | found.settings)  # older ones lack newer settings
         own = dict(self._tensors())
         found.require_same(self._settings(), own)
         with torch.no_grad():
             for name, tensor in own.items():
                 tensor.copy_(found.tensors[name])
         self._take_up(found.state)
+
+
+def _as_json(training: Training) -> dict[str, Any]:
+    settings: dict[str, Any] = json.loads(json.dumps(asdict(training)))
+    return settings

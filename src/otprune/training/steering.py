@@ -42,11 +42,15 @@ SMALL_STEP = 0.04  # of a γ. In larger steps it jumps about zero so widely that
 FALLEN = 0.05  # of the way to the target, in logarithms
 WAY_TO_ZERO, FIRST_ARRIVAL, SOONER = 0.5, 0.1, 3.0
 # How much of the way from one to the target is done, in logarithms, at shares of the time from then to the first decay
-# of the learning rate, and of the time after that. With a constant λ the share falls much like this; but what is gone
-# does not come back, and some may go by itself when the rate decays, so a little is left for afterwards.
-EARLY_PATH = ((0.0, 0.0), (0.2, 0.38), (0.5, 0.7), (0.8, 0.87), (1.0, 0.92))
-LATE_PATH = ((0.0, 0.92), (0.3, 1.0))
+# of the learning rate. With a constant λ the share falls much like this.
+EARLY_PATH = ((0.0, 0.0), (0.2, 0.41), (0.5, 0.76), (0.8, 0.945), (1.0, 1.0))
+# What is gone does not come back, and some may go by itself when the rate decays, so a little of the way is left for
+# afterwards: not much, since at a tenth of the rate hardly a γ moves any more. A third of that time is enough for it.
+LEFT_FOR_LATER, LATE_ARRIVAL = 0.02, 0.3
 LATEST_DECAY = 0.5
+# A cosine falls all the time. By half of it, γ have had four fifths of their way; near its end it is as low as steps
+# are in their last part. Were λ to give way sooner, while rates are higher, channels that are gone would come back.
+COSINE_DECAY, COSINE_ENDING, COSINE_LEFT = 0.5, 0.9, 0.08
 
 
 class Epoch(Protocol):
@@ -66,7 +70,8 @@ class Epoch(Protocol):
 class Steering:
     """Where a training is to land, and how it moves: what λ depends on besides the epochs so far.
 
-    `decay` is the share of the training after which the learning rate first falls. `pace` is how far a γ that the loss
+    `decay` is the share of the training after which the learning rate first falls, `left` how much of the way is left
+    for the time after that, and `ending` the share after which no γ is to move far. `pace` is how far a γ that the loss
     does not hold moves in a step, for rate·λ = 1, and `steps` are those of an epoch.
 
     >>> Steering(target=0.4, epochs=160, steps=781).measured_after(2)
@@ -77,12 +82,18 @@ class Steering:
     epochs: int
     steps: int
     decay: float = 0.5
+    ending: float = 0.75
     pace: float = 10.0
+    left: float = LEFT_FOR_LATER
 
     @property
     def first_decay(self) -> float:
         """`decay`, or half the training where it comes later or not at all."""
         return min(self.decay, LATEST_DECAY)
+
+    def is_early(self, epoch: Epoch) -> bool:
+        """Whether it began before the first decay."""
+        return epoch.epoch - 1 < self.decay * self.epochs
 
     def has_fallen(self, epoch: Epoch) -> bool:
         """Whether the first channels were gone after that epoch."""
@@ -117,8 +128,12 @@ def steering_of(training: "Training", steps: int) -> Steering | None:
         return None
     # Gradients in one direction add up in the momentum; a soft threshold comes after it.
     pace = 1.0 if training.proximal else 1 / (1 - training.momentum)
-    decay = min(training.decay_at, default=LATEST_DECAY)
-    return Steering(training.target_flops, training.epochs, steps, decay, round(pace, 6))
+    if training.schedule == "cosine":
+        decay, ending, left = COSINE_DECAY, COSINE_ENDING, COSINE_LEFT
+    else:
+        decay, left = min(training.decay_at, default=1.0), LEFT_FOR_LATER
+        ending = (1 + min(decay, LATEST_DECAY)) / 2
+    return Steering(training.target_flops, training.epochs, steps, decay, ending, round(pace, 6), left)
 
 
 def flops_share(model: nn.Module, example: Tensor, chatter: float = 0.0) -> float:
@@ -160,13 +175,13 @@ def path(progress: float, start: float, steering: Steering) -> float:
 
     >>> steering = Steering(target=0.4, epochs=160, steps=781)
     >>> [round(path(progress, 0.05, steering), 2) for progress in (0.05, 0.25, 0.5, 0.65, 1)]
-    [1.0, 0.56, 0.43, 0.4, 0.4]
+    [1.0, 0.54, 0.41, 0.4, 0.4]
     """
-    decay = steering.first_decay
+    decay, early = steering.first_decay, 1 - steering.left
     if progress < decay:
-        done = _interpolated((progress - start) / (decay - start), EARLY_PATH) if start < progress else 0.0
+        done = early * _interpolated((progress - start) / (decay - start), EARLY_PATH) if start < progress else 0.0
     else:
-        done = _interpolated((progress - decay) / (1 - decay), LATE_PATH)
+        done = _interpolated((progress - decay) / (1 - decay), ((0.0, early), (LATE_ARRIVAL, 1.0)))
     return float(steering.target**done)
 
 
@@ -196,12 +211,12 @@ def _largest(history: Sequence[Epoch], steering: Steering) -> float:
     Steps of γ stay small, and none could go from one to zero within an epoch. After the first decay λ stays near what
     it was before, and towards the end it moves γ no more than a little in all: by then no weight makes up for it.
     """
-    last, first = history[-1], history[0]
+    last = history[-1]
     unit = steering.pace * last.rate  # how far a λ of one moves a γ in a step
     largest = min(SMALL_STEP, 1 / steering.steps) / unit
-    if last.rate < first.rate:
-        largest = min(largest, LATE_LIMIT * max(epoch.lam for epoch in history if epoch.rate == first.rate))
-    if last.epoch >= (1 + steering.first_decay) / 2 * steering.epochs:
+    if not steering.is_early(last):
+        largest = min(largest, LATE_LIMIT * max(epoch.lam for epoch in history if steering.is_early(epoch)))
+    if last.epoch >= steering.ending * steering.epochs:
         largest = min(largest, LAST_WAY / (steering.epochs * steering.steps * unit))
     return largest
 

@@ -8,33 +8,24 @@ There, activations are bf16 and channels-last, and so are the weights that convo
 which the update itself writes. Batch norm keeps its parameters and statistics in fp32.
 """
 
-import copy
-import functools
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from otprune.tensors import named_tensors
-from otprune.training.sgd import Optimization, compiled_sgd, exact, one_pass_sgd
+from otprune.training.batch_loss import Loaded, Teacher, batch_loss
+from otprune.training.chance import Chance
+from otprune.training.compiling import compiled
+from otprune.training.sgd import LARGE, Optimization, Trained, sgd_in_one_pass, sgd_one_by_one, sgd_together
 from otprune.training.silent_biases import silent_biases
+from otprune.training.working_copy import working_copy
 
 WARM_UP_STEPS = 3
-COMPILED_NETWORKS = 10_000
-
-
-@dataclass(frozen=True)
-class Teacher:
-    """A model whose outputs are learned beside the labels: distillation. A step puts it into evaluation mode."""
-
-    model: nn.Module
-    weight: float = 0.9
-    temperature: float = 4.0
 
 
 class Step:
@@ -66,7 +57,7 @@ class Step:
         first = next(model.parameters())
         self.device = first.device
         self._on_gpu = self.device.type == "cuda"
-        self.teacher = _prepared(teacher, self._on_gpu)
+        self.teacher = teacher and teacher.prepared(self._on_gpu)
         if self._on_gpu:
             model.to(memory_format=torch.channels_last)  # so that the update reads and writes everything in one order
         self.parameters = [p for p in named_tensors(model).values() if isinstance(p, nn.Parameter) and p.requires_grad]
@@ -74,7 +65,7 @@ class Step:
         self._worker: nn.Module = model
         self._seen: list[nn.Parameter] = self.parameters
         if self._on_gpu:
-            self._worker, self._seen = _worker(model, self.parameters)
+            self._worker, self._seen = working_copy(model, self.parameters)
         self._gammas = {id(m.weight) for m in model.modules() if isinstance(m, _BatchNorm) and m.affine}
         self._silent: list[tuple[Tensor, Tensor]] = []
         self.rate, self.lam = first.new_zeros(()), first.new_zeros(())
@@ -87,7 +78,9 @@ class Step:
         self._scale, self._shift = 1 / self._std, mean / self._std
         self._pixels = self._labels = torch.zeros(0, device=self.device)
         self._graph: torch.cuda.CUDAGraph | None = None
-        self.stream = torch.cuda.Stream(self.device) if self._on_gpu else None
+        # Before gradients that are computed aside, on streams of lower priority.
+        self.stream = torch.cuda.Stream(self.device, priority=-1) if self._on_gpu else None
+        self._chance = Chance(self.device)
         self._copied_before: torch.cuda.Event | None = None
 
     def begin(self, rate: float, lam: float, sums: "EpochSums | None" = None) -> None:
@@ -115,12 +108,13 @@ class Step:
             if self._graph is None:
                 self._capture(self.stream)
 
-    def __call__(self) -> None:
-        """Train on the next batch."""
+    def __call__(self, seed: int | None = None) -> None:
+        """Train on the next batch. What the model draws at random follows from the seed, where one is given."""
         if self._graph is None:
-            self._train()
+            with self._chance.seeded(seed):
+                self._train()
         else:
-            with torch.cuda.stream(self.stream):
+            with torch.cuda.stream(self.stream), self._chance.seeded(seed):
                 self._graph.replay()
 
     def sums(self) -> "EpochSums":
@@ -157,9 +151,9 @@ class Step:
         self._graph = None
 
     def _train(self) -> None:
-        forward, where = self._runner(_forward), (self._position, self._offsets, self.batch)
-        images = (self._pixels, self._labels, self._scale, self._shift)
-        loss, hits = forward(self._worker, images, where, self.optimization.label_smoothing, self.teacher)
+        loaded = Loaded(self._pixels, self._labels, self._scale, self._shift)
+        batch = (loaded, self._position, self._offsets)
+        loss, hits = self._runner(batch_loss)(self._worker, batch, self.optimization.label_smoothing, self.teacher)
         trained = self._trained()
         gradients = torch.autograd.grad(loss, [self._seen[index] for index in trained])
         self._update(trained, list(gradients))
@@ -169,18 +163,30 @@ class Step:
 
     @torch.no_grad()
     def _update(self, trained: list[int], gradients: list[Tensor]) -> None:
-        parameters, momenta = ([tensors[index] for index in trained] for tensors in (self.parameters, self.momenta))
-        gammas = [index for index, parameter in enumerate(parameters) if id(parameter) in self._gammas]
-        lists = (parameters, momenta, gradients, self._copied(), gammas)
-        update = _compiled(compiled_sgd) if self._on_gpu else one_pass_sgd
-        update(*lists, self.rate, self.lam, self.optimization)
+        tensors = [self._in_training(index, gradient) for index, gradient in zip(trained, gradients, strict=True)]
+        how = (self.rate, self.lam, self.optimization)
+        if not self._on_gpu:
+            sgd_in_one_pass(tensors, *how)
+            return
+        from otprune.training.side_gradients import finish  # loaded by now
+
+        if large := [each for each in tensors if each.parameter.numel() >= LARGE]:
+            compiled(sgd_one_by_one)(large, *how)
+        finish(self.device)
+        if small := [each for each in tensors if each.parameter.numel() < LARGE]:
+            compiled(sgd_together)(small, *how)
+
+    def _in_training(self, index: int, gradient: Tensor) -> Trained:
+        parameter, seen = self.parameters[index], self._seen[index]
+        follower = None if seen is parameter else seen
+        return Trained(parameter, self.momenta[index], gradient, follower, id(parameter) in self._gammas)
 
     def _trained(self) -> list[int]:
         silent = {id(bias) for bias, _ in self._silent}
         return [index for index, parameter in enumerate(self.parameters) if id(parameter) not in silent]
 
     def _runner(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        return _compiled(function) if self._on_gpu else function
+        return compiled(function) if self._on_gpu else function
 
     def _copied(self) -> list[tuple[Tensor, Tensor]]:
         pairs = ((self._seen[index], self.parameters[index]) for index in self._trained())
@@ -211,7 +217,7 @@ class Step:
         state += [self._sums, self._failed]
         saved = [tensor.detach().clone() for tensor in state]
         stream.wait_stream(torch.cuda.current_stream(self.device))
-        with torch.cuda.stream(stream):
+        with torch.cuda.stream(stream), self._chance.watched():
             for _ in range(WARM_UP_STEPS):
                 self._position.zero_()  # there may not be enough batches left to warm up with
                 self._train()
@@ -238,62 +244,6 @@ class EpochSums:
     failed: int
 
 
-def _worker(model: nn.Module, parameters: list[nn.Parameter]) -> tuple[nn.Module, list[nn.Parameter]]:
-    """The model as the GPU runs it: weights in bf16 and channels-last, batch norm and all buffers shared with it."""
-    shared = {id(t): t for t in named_tensors(model).values()}
-    norms = {id(p) for m in model.modules() if isinstance(m, _BatchNorm) for p in m.parameters()}
-    memo: dict[int, Any] = dict(shared)
-    for parameter in model.parameters():
-        if id(parameter) not in norms:
-            layout = torch.channels_last if parameter.dim() == 4 else torch.contiguous_format
-            half = parameter.detach().to(torch.bfloat16, memory_format=layout)
-            memo[id(parameter)] = nn.Parameter(half, requires_grad=parameter.requires_grad)
-    worker: nn.Module = copy.deepcopy(model, memo)
-    for module in worker.modules():
-        if isinstance(module, _BatchNorm) and module.momentum is not None:
-            module.num_batches_tracked = None  # a kernel for each layer and step, and only read without momentum
-    return worker, [memo[id(parameter)] for parameter in parameters]
-
-
-def _prepared(teacher: Teacher | None, on_gpu: bool) -> Teacher | None:
-    """The teacher in evaluation mode, and on a GPU in the precision that images have there."""
-    if teacher is None:
-        return None
-    teacher.model.eval()
-    return replace(teacher, model=_worker(teacher.model, [])[0]) if on_gpu else teacher
-
-
-def _forward(
-    model: nn.Module,
-    images: tuple[Tensor, Tensor, Tensor, Tensor],
-    where: tuple[Tensor, Tensor, int],
-    label_smoothing: float,
-    teacher: Teacher | None,
-) -> tuple[Tensor, Tensor]:
-    """The loss of the batch at a position, and how many of its images were classified rightly."""
-    pixels, labels, scale, shift = images
-    position, offsets, batch = where
-    chosen = position * batch + offsets
-    normalized = pixels.index_select(0, chosen) * scale - shift
-    if normalized.is_cuda:
-        normalized = normalized.to(torch.bfloat16, memory_format=torch.channels_last)
-    return _loss(model, normalized, labels.index_select(0, chosen), label_smoothing, teacher)
-
-
-def _loss(
-    model: nn.Module, images: Tensor, labels: Tensor, label_smoothing: float, teacher: Teacher | None
-) -> tuple[Tensor, Tensor]:
-    outputs = exact(model(images))
-    loss = F.cross_entropy(outputs, labels, label_smoothing=label_smoothing)
-    if teacher is not None:
-        with torch.no_grad():
-            taught = exact(teacher.model(images)) / teacher.temperature
-        learned = F.log_softmax(outputs / teacher.temperature, 1)
-        apart = F.kl_div(learned, F.log_softmax(taught, 1), reduction="batchmean", log_target=True)
-        loss = (1 - teacher.weight) * loss + teacher.weight * teacher.temperature**2 * apart
-    return loss, (outputs.detach().argmax(1) == labels).sum()
-
-
 def _note(sums: Tensor, failed: Tensor, counts: tuple[Tensor, Tensor], loss: Tensor, hits: Tensor, batch: int) -> None:
     """Add up loss and hits, note the first step whose loss is not finite, and go on to the next batch."""
     sums += torch.stack([loss.double() * batch, hits.double()])
@@ -302,14 +252,3 @@ def _note(sums: Tensor, failed: Tensor, counts: tuple[Tensor, Tensor], loss: Ten
     failed.copy_(torch.where(bad, steps, failed))
     position += 1
     steps += 1
-
-
-@functools.cache
-def _compiled(function: Callable[..., Any]) -> Callable[..., Any]:
-    compiled = torch.compile(function, fullgraph=True, dynamic=False)
-    # Each pruned network of a sweep has shapes of its own, and torch gives up at the ninth unless told otherwise.
-    enough = torch._dynamo.config.patch(
-        recompile_limit=COMPILED_NETWORKS, accumulated_recompile_limit=COMPILED_NETWORKS
-    )
-    patched: Callable[..., Any] = enough(compiled)
-    return patched

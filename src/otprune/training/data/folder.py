@@ -10,11 +10,13 @@ from PIL import Image
 from torch import Tensor
 from torchvision.transforms import v2
 
+from otprune.errors import DataError
 from otprune.training.data.folder_files import ImageFiles, find
 from otprune.training.data.stream import Sample, StreamedPart
 from otprune.training.data.torch_data import StreamedDataset
 
-SIDE, SHORT_SIDE = 224, 256
+SIDE = 224  # unless another one is asked for
+MARGIN = 256 / 224  # of the short side over what is cut out of its centre
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # of ILSVRC-2012
 # What Pillow raises on files that are damaged, or no images at all.
 UNREADABLE = (OSError, SyntaxError, ValueError, EOFError, struct.error, Image.DecompressionBombError)
@@ -23,8 +25,9 @@ UNREADABLE = (OSError, SyntaxError, ValueError, EOFError, struct.error, Image.De
 class ImageFolderDataset(StreamedDataset):
     """A folder with train/ and val/, each with a folder for every class; ILSVRC-2012 as it unpacks is one too.
 
-    For training, images are randomly cropped and mirrored; otherwise their centre is taken. An image that cannot be
-    read is named in the log and listed in `unreadable`; with `strict` it is an error.
+    For training, images are randomly cropped and mirrored; otherwise their centre is taken. They come out `size` pixels
+    wide and high. An image that cannot be read is named in the log and listed in `unreadable`; with `strict` it is an
+    error.
 
     >>> import tempfile
     >>> root = Path(tempfile.mkdtemp())
@@ -36,16 +39,22 @@ class ImageFolderDataset(StreamedDataset):
     [((2, 3, 224, 224), [0, 1])]
     """
 
-    preparation = f"RGB, short side resized to {SHORT_SIDE}, centre crop of {SIDE}, pixels divided by 255"
-
-    def __init__(self, root: Path, strict: bool = False, workers: int | None = None) -> None:
+    def __init__(self, root: Path, strict: bool = False, workers: int | None = None, size: int = SIDE) -> None:
+        if size < 1:
+            raise DataError(f"image_size must be at least 1, not {size}")
         train, val, classes = find(root)
         unreadable: dict[Path, str] = {}
         augmented, plain, tested = (
-            StreamedPart(_Files(files, transform, strict, unreadable), workers)
-            for files, transform in ((train, _augmentation()), (train, _centre()), (val, _centre()))
+            StreamedPart(_Files(files, transform, size, strict, unreadable), workers)
+            for files, transform in ((train, _augmentation(size)), (train, _centre(size)), (val, _centre(size)))
         )
         super().__init__(augmented, plain, tested, classes, torch.tensor(MEAN), torch.tensor(STD))
+
+    @property
+    def preparation(self) -> str:
+        """What is done to an image, in words."""
+        size = self.image_shape[-1]
+        return f"RGB, short side resized to {_short_side(size)}, centre crop of {size}, pixels divided by 255"
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,12 +63,13 @@ class _Files:
 
     files: ImageFiles
     transform: Callable[[Image.Image], Tensor]
+    size: int
     strict: bool
     unreadable: dict[Path, str]
 
     @property
     def image_shape(self) -> tuple[int, ...]:
-        return 3, SIDE, SIDE
+        return 3, self.size, self.size
 
     @property
     def labels(self) -> Tensor:
@@ -87,10 +97,14 @@ class _Files:
         return Sample(None, label, error=f"{path} cannot be read: {reason}. {way_out}")
 
 
-def _augmentation() -> v2.Compose:
-    random = v2.RandomResizedCrop(SIDE, scale=(0.08, 1), ratio=(3 / 4, 4 / 3))
+def _augmentation(size: int) -> v2.Compose:
+    random = v2.RandomResizedCrop(size, scale=(0.08, 1), ratio=(3 / 4, 4 / 3))
     return v2.Compose([random, v2.RandomHorizontalFlip(), v2.PILToTensor()])
 
 
-def _centre() -> v2.Compose:
-    return v2.Compose([v2.Resize(SHORT_SIDE), v2.CenterCrop(SIDE), v2.PILToTensor()])
+def _centre(size: int) -> v2.Compose:
+    return v2.Compose([v2.Resize(_short_side(size)), v2.CenterCrop(size), v2.PILToTensor()])
+
+
+def _short_side(size: int) -> int:
+    return round(MARGIN * size)

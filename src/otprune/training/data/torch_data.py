@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -28,7 +28,6 @@ class StreamedDataset:
     ((3, 8, 8), [4, 2])
     """
 
-    preparation: ClassVar[str] = "as the Dataset gives it, uint8 divided by 255"
     train: StreamedPart
     plain: StreamedPart
     test: StreamedPart
@@ -74,6 +73,11 @@ class StreamedDataset:
             raise DataError(f"`plain` has {len(self.plain)} images, `train` {len(self.train)}: they must be the same")
         if not bool((self.std > 0).all()):
             raise DataError(f"std must be positive, not {self.std.tolist()}")
+
+    @property
+    def preparation(self) -> str:
+        """What is done to an image, in words."""
+        return "as the Dataset gives it, uint8 divided by 255"
 
     @property
     def image_shape(self) -> tuple[int, ...]:

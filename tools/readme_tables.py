@@ -80,7 +80,14 @@ def chosen(results: Path) -> str:
     for path in sorted((results / "cifar10" / "vgg14").glob("target-flops*.json")):
         record = _read(path)
         target, found = record["experiment"]["training"]["target_flops"], record["results"]
-        rows.append((f"`--target-flops {target:g}`", f"{target:.1%} of the FLOPs", *_landed(found, held_out=False)))
+        seed = record["experiment"]["training"]["seed"]
+        rows.append(
+            (
+                f"`--target-flops {target:g} --seed {seed}`",
+                f"{target:.1%} of the FLOPs",
+                *_landed(found, held_out=False),
+            )
+        )
     for path in sorted((results / "cifar10" / "vgg14").glob("max-drop*.json")):
         record = _read(path)
         points, found = record["experiment"]["pruning"]["max_drop"], record["results"]
@@ -90,7 +97,7 @@ def chosen(results: Path) -> str:
     header = ("VGG-14, CIFAR-10", "asked for", "FLOPs", "held-out accuracy", "test accuracy")
     return (
         "**Told where to land**: λ steered by itself, thresholds chosen on training images held out; recalibrated, "
-        f"without fine-tuning. λ was steered by an earlier law than today's; one seed each, trained side by side."
+        f"without fine-tuning. λ was steered by laws before today's, one for each seed; trained side by side."
         f"\n\n{markdown_table(header, rows)}"
     )
 

@@ -7,6 +7,8 @@ import sys
 def main() -> None:
     """Run the command line."""
     try:
+        import rich  # noqa: F401  (the verbs need it, and are imported when one is called)
+
         from otprune.cli import app
     except ModuleNotFoundError as missing:
         package = (missing.name or "").partition(".")[0]

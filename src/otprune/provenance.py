@@ -11,12 +11,13 @@ import torch
 from otprune import __version__
 
 
-def provenance() -> dict[str, Any]:
-    """Versions and hardware as JSON-able data; what is not there is None.
+def provenance(device: torch.device | None = None) -> dict[str, Any]:
+    """Versions and hardware as JSON-able data; what is not there is None, and so is a GPU that is not the device.
 
     >>> sorted(provenance())
     ['cores', 'cpu', 'cuda', 'gpu', 'numpy', 'otprune', 'platform', 'python', 'threads', 'torch']
     """
+    on_gpu = torch.cuda.is_available() and (device is None or device.type == "cuda")
     return {
         "python": platform.python_version(),
         "torch": torch.__version__,
@@ -26,8 +27,8 @@ def provenance() -> dict[str, Any]:
         "cpu": _cpu_model(),
         "cores": _usable_cores(),
         "threads": torch.get_num_threads(),
-        "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
-        "cuda": torch.version.cuda if torch.cuda.is_available() else None,
+        "gpu": torch.cuda.get_device_name(device) if on_gpu else None,
+        "cuda": torch.version.cuda if on_gpu else None,
     }
 
 

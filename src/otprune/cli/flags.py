@@ -11,21 +11,22 @@ import typer
 from otprune.experiments.experiment import Experiment
 from otprune.experiments.explained import MEANINGS
 from otprune.experiments.fields import Flat, flat, kinds
-from otprune.experiments.settings import FLAGS
+from otprune.experiments.settings import FLAGS, recipes
 
 Command = Callable[..., None]
 
 PANELS = {"": "Experiment", "training": "Training", "pruning": "Pruning", "finetuning": "Fine-tuning"}
 RUN = "Run"
+NUMBERS = "NUMBERS"  # separated by commas
 # Elsewhere a flag is called what its setting is called.
-RENAMED = {"finetuning.epochs": "finetune_epochs", "finetuning.rate": "finetune_rate"}
+RENAMED = {f"finetuning.{name}": f"finetune_{name}" for name in ("epochs", "rate", "schedule")}
 
 Out = Annotated[Path, typer.Option(help="Folder of the run; give it again to go on with it.", rich_help_panel=RUN)]
 Device = Annotated[str, typer.Option(help="cpu, cuda, or auto: a GPU where there is one.", rich_help_panel=RUN)]
 Config = Annotated[
     str | None,
     typer.Option(
-        help="A TOML file with settings, or a recipe: cifar, digits, ilsvrc, resnet20. Flags overrule it.",
+        help=f"A TOML file with settings, or a recipe: {', '.join(recipes())}. Flags overrule it.",
         rich_help_panel=RUN,
     ),
 ]
@@ -88,8 +89,8 @@ def _parameters(names: Collection[str]) -> Iterator[inspect.Parameter]:
         decls = (f"--{flag}/--no-{flag}",) if kind is bool else (f"--{flag}",)
         option = typer.Option(
             *decls,
-            help=MEANINGS[name],
-            show_default=_shown(defaults[name]),
+            help=MEANINGS[name] + _shown(defaults[name]),
+            show_default=False,  # typer's is None, which says that a flag was not given
             metavar=_metavar(kind),
             rich_help_panel=PANELS[_section(name)],
         )
@@ -114,16 +115,16 @@ def _typed(kind: Any) -> Any:
 def _metavar(kind: Any) -> str | None:
     if get_origin(kind) is Literal:
         return "|".join(get_args(kind))
-    return "NUMBERS" if get_origin(kind) is tuple else None
+    return NUMBERS if get_origin(kind) is tuple else None
 
 
-def _shown(default: Any) -> str | bool:
-    """The default as a user would type it; none where there is none."""
-    if default is None or default == "":
-        return False
+def _shown(default: Any) -> str:
+    """The default as a user would type it; nothing where there is none, and where a flag says it with its name."""
+    if default is None or default == "" or default is False:
+        return ""
     if isinstance(default, list):
-        return ",".join(map(str, default))
-    return f"{default:g}" if isinstance(default, float) else str(default)
+        return f" [default: {','.join(map(str, default))}]"
+    return f" [default: {'on' if default is True else f'{default:g}' if isinstance(default, float) else default}]"
 
 
 def _read(name: str, value: Any) -> Any:

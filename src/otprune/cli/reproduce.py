@@ -9,8 +9,9 @@ from rich.console import Console
 from rich.table import Table
 
 from otprune.cli.app import app
+from otprune.cli.downloads import downloads
 from otprune.cli.flags import RUN, Device
-from otprune.cli.running import console, downloads, errors_in_one_line, reports
+from otprune.cli.running import console, errors_in_one_line, reports
 from otprune.experiments import stages
 from otprune.experiments.reproduce.made_images import run_on_made_images
 from otprune.experiments.reproduce.records import Records

@@ -6,22 +6,25 @@ from typing import Annotated
 import typer
 
 from otprune.cli.app import app
-from otprune.cli.flags import RUN, Config, Device, Out, numbers, with_settings
-from otprune.cli.running import console, downloads, errors_in_one_line, opened, reports, require_begun, tell_recipe
+from otprune.cli.downloads import downloads
+from otprune.cli.flags import NUMBERS, RUN, Config, Device, Out, numbers, with_settings
+from otprune.cli.running import console, errors_in_one_line, opened, reports, require_begun, tell_recipe
 from otprune.experiments import iterate as iterating
 from otprune.experiments import stages
+from otprune.experiments.choosing import TARGETS
 from otprune.experiments.fields import Flat
-from otprune.experiments.pipeline import open_data
+from otprune.experiments.pipeline import data_of
 from otprune.experiments.screen import measured_table
 from otprune.experiments.settings import resolved, said
 from otprune.experiments.thresholds import SHIFTS, verify_thresholds
 from otprune.training.loop import chosen_device
 
-TARGETS = ("training.target_flops", "pruning.max_drop", "pruning.flops", "pruning.params")
+# Rounds go by thresholds alone.
+AIMS = ("training.target_flops", *(f"pruning.{target}" for target in TARGETS))
 
 
 @app.command()
-@with_settings("", "training", "pruning", "finetuning", without=TARGETS)
+@with_settings("", "training", "pruning", "finetuning", without=AIMS)
 def iterate(
     out: Annotated[
         Path, typer.Option(help="Folder of the rounds; each has a folder of its own inside.", rich_help_panel=RUN)
@@ -48,7 +51,7 @@ def iterate(
             experiment = iterating.with_the_usual_limit(experiment)
         screen, where = console(), chosen_device(device)
         with downloads(screen) as downloading:
-            source = open_data(experiment.data, downloading, experiment.strict)
+            source = data_of(experiment, downloading)
         if not out.exists():
             tell_recipe([experiment], screen)
         with reports(screen) as report:
@@ -63,7 +66,12 @@ def iterate(
 def verify_threshold(
     out: Out,
     shifts: Annotated[
-        str, typer.Option(help="log10 of what thresholds are multiplied by, separated by commas.", rich_help_panel=RUN)
+        str,
+        typer.Option(
+            help="log10 of what thresholds are multiplied by, separated by commas.",
+            metavar=NUMBERS,
+            rich_help_panel=RUN,
+        ),
     ] = ",".join(f"{shift:g}" for shift in SHIFTS),
     finetune_epochs: Annotated[
         int | None,

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, DownloadColumn, Progress, TaskID, TextColumn, TransferSpeedColumn
 
+from otprune.cli.downloads import downloads
 from otprune.cli.flags import in_flags
 from otprune.errors import OtpruneError, TrainingError
 from otprune.experiments.board import board
@@ -18,7 +18,6 @@ from otprune.experiments.pipeline import Pipeline, open_pipelines
 from otprune.experiments.reporting import Report, Several
 from otprune.experiments.screen import progress
 from otprune.experiments.settings import implied_recipe
-from otprune.training.data import Progress as DownloadProgress
 from otprune.training.loop import chosen_device
 
 WIDTH_OF_FILES = 120
@@ -116,18 +115,3 @@ def _told(problem: OSError) -> str:
     if problem.filename is None or problem.strerror is None:
         return str(problem)
     return f"{problem.filename}: {problem.strerror[:1].lower()}{problem.strerror[1:]}"
-
-
-@contextmanager
-def downloads(screen: Console) -> Iterator[DownloadProgress]:
-    """A bar for each download."""
-    columns = (TextColumn("{task.description}"), BarColumn(20), DownloadColumn(), TransferSpeedColumn())
-    with Progress(*columns, console=screen, transient=True, disable=not screen.is_terminal) as bars:
-        tasks: dict[str, TaskID] = {}
-
-        def downloading(what: str, done: int, total: int) -> None:
-            if what not in tasks:
-                tasks[what] = bars.add_task(what, total=total)
-            bars.update(tasks[what], completed=done)
-
-        yield downloading

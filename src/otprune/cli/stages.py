@@ -7,9 +7,10 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
+from rich.table import Table
 
 from otprune.cli.app import app
-from otprune.cli.flags import RUN, Config, Device, Out, numbers, with_settings
+from otprune.cli.flags import NUMBERS, RUN, Config, Device, Out, numbers, with_settings
 from otprune.cli.running import console, errors_in_one_line, opened, reports, require_begun, say
 from otprune.experiments import stages
 from otprune.experiments.experiment import Experiment
@@ -18,8 +19,9 @@ from otprune.experiments.fields import Flat
 from otprune.experiments.folder import FINETUNED, MADE_BY, SCRATCH
 from otprune.experiments.pipeline import Pipeline
 from otprune.experiments.reporting import Report
-from otprune.experiments.screen import results_table
+from otprune.experiments.screen import broken, results_table
 from otprune.experiments.settings import resolved
+from otprune.report.summary import JSON, MARKDOWN, over_seeds, summarize
 from otprune.training.failures import RunsFailed
 
 Stage = Callable[[Sequence[Pipeline], Report], object]
@@ -28,7 +30,10 @@ Stage = Callable[[Sequence[Pipeline], Report], object]
 @app.command()
 @with_settings("", "training", "pruning", "finetuning")
 def run(out: Out, given: Flat, config: Config = None, device: Device = "auto") -> None:
-    """Train with sparsity, prune, recalibrate and fine-tune: the whole pipeline, resumable."""
+    """Train with sparsity, prune, recalibrate and fine-tune: the whole pipeline, resumable.
+
+    For example: otprune run --model vgg14 --data cifar10 --lam 1e-4 --out runs/vgg14
+    """
     with errors_in_one_line(given):
         _run_all({out: resolved(given, config, out)}, device)
         _tell_model(out / FINETUNED)
@@ -42,7 +47,8 @@ def sweep(
     ],
     given: Flat,
     lam: Annotated[
-        str | None, typer.Option(help="The λ to train with, separated by commas.", rich_help_panel=RUN)
+        str | None,
+        typer.Option(help="The λ to train with, separated by commas.", metavar=NUMBERS, rich_help_panel=RUN),
     ] = None,
     seeds: Annotated[int, typer.Option(min=1, help="Train each λ with so many seeds.", rich_help_panel=RUN)] = 1,
     together: Annotated[
@@ -51,7 +57,10 @@ def sweep(
     config: Config = None,
     device: Device = "auto",
 ) -> None:
-    """Run the pipeline for several λ and seeds, side by side on one device."""
+    """Run the pipeline for several λ and seeds, side by side on one device; writes summary.md and summary.json.
+
+    For example: otprune sweep --model vgg14 --data cifar10 --lam 1e-5,1e-4 --seeds 3 --out runs/sweep
+    """
     with errors_in_one_line(given):
         lams = _lams(lam, resolved(given, config).training.lam)
         runs = {
@@ -59,7 +68,13 @@ def sweep(
             for text, value in lams.items()
             for seed in range(seeds)
         }
-        _run_all({folder: resolved(asked, config, folder) for folder, asked in runs.items()}, device, together)
+        experiments = {folder: resolved(asked, config, folder) for folder, asked in runs.items()}
+        try:
+            _run_all(experiments, device, together)
+        except RunsFailed:
+            _summarize(out)  # of those that are finished
+            raise
+        _summarize(out)
 
 
 @app.command()
@@ -96,6 +111,17 @@ def scratch(out: Out, device: Device = "auto") -> None:
         require_begun(out)
         _one_stage(stages.scratch, out, resolved({}, None, out), device)
         _tell_model(out / SCRATCH)
+
+
+def _summarize(out: Path) -> None:
+    screen = console()
+    means = over_seeds(summarize(out))
+    if means is not None:
+        table = Table(*map(broken, means.header))
+        for row in means.rows:
+            table.add_row(*row)
+        screen.print(table)
+    say(screen, f"the summary is {out / MARKDOWN}, and for programs {out / JSON}")
 
 
 def _lams(text: str | None, default: float) -> dict[str, float]:

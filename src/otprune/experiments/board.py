@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 FOLDER = "tensorboard"
 HISTOGRAMS = 20  # of each layer in a training, at most
 SMALLEST = 1e-12  # where a γ of zero is drawn
+LONGEST_WAIT = 5.0  # seconds; a clock that is set further back is not waited for
 
 
 @contextmanager
@@ -88,11 +90,25 @@ class _Board:
         if key not in self._open:
             from torch.utils.tensorboard import SummaryWriter
 
-            writer = SummaryWriter(str(pipeline.folder / FOLDER / stage), purge_step=first if first > 1 else 0)
+            place = pipeline.folder / FOLDER / stage
+            _wait_to_be_last(place)
+            writer = SummaryWriter(str(place), purge_step=first if first > 1 else 0)
             if first == 1 and stage != "train":
                 writer.add_text("pruning", _thresholds(pipeline.results), 0)
             self._open[key] = _Open(writer, time.monotonic(), _images(run))
         return self._open[key]
+
+
+def _wait_to_be_last(place: Path) -> None:
+    """Wait for the second after that of the last file of events.
+
+    TensorBoard reads files in the order of their names, which begin with the second. Of two from one second, the one
+    that takes epochs back might be read before the one that has them.
+    """
+    seconds = [int(path.name.split(".")[3]) for path in place.glob("events.out.tfevents.*")]
+    wait = max(seconds, default=0) + 1 - time.time()
+    if 0 < wait <= LONGEST_WAIT:
+        time.sleep(wait)
 
 
 def log_gammas(model: nn.Module) -> dict[str, Tensor]:

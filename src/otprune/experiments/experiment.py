@@ -11,7 +11,7 @@ from otprune.errors import TrainingError
 from otprune.experiments.choosing import TARGETS, Target
 from otprune.experiments.fields import checked, flat, made
 from otprune.thresholds import Rule
-from otprune.training.run import Training
+from otprune.training.run import ScheduleName, Training
 
 
 @dataclass(frozen=True)
@@ -55,9 +55,10 @@ class Pruning:
 
 @dataclass(frozen=True)
 class Finetuning:
-    """Training after pruning, without a penalty and at a constant rate; all else is as in the training before.
+    """Training after pruning, without a penalty; all but epochs and rate is as in the training before.
 
-    `distill` is the weight of the unpruned model's outputs beside the labels.
+    The rate is constant, or falls along a cosine to zero at the end. `distill` is the weight of the unpruned model's
+    outputs beside the labels.
 
     >>> Finetuning(epochs=12).rate
     0.001
@@ -65,6 +66,7 @@ class Finetuning:
 
     epochs: int = 40
     rate: float = 1e-3
+    schedule: Literal["constant", "cosine"] = "constant"
     report_after: tuple[int, ...] = (1, 3)
     distill: float = 0.0
     temperature: float = 4.0
@@ -81,7 +83,8 @@ class Finetuning:
 class Experiment:
     """One run of the whole pipeline; `hold_out` is the share of the training images that choices are made on.
 
-    With `strict`, an image that cannot be read ends the run instead of being left out.
+    With `strict`, an image that cannot be read ends the run instead of being left out. `image_size` is the width and
+    height that images of a folder are cut to, in pixels; None is 224.
 
     >>> Experiment("vgg14", "cifar10").training.epochs
     160
@@ -90,6 +93,7 @@ class Experiment:
     model: str
     data: str
     hold_out: float = 0.0
+    image_size: int | None = None
     strict: bool = False
     training: Training = field(default_factory=Training)
     pruning: Pruning = field(default_factory=Pruning)
@@ -97,6 +101,7 @@ class Experiment:
 
     def __post_init__(self) -> None:
         _require(0 <= self.hold_out < 1, "hold_out must lie from 0 to below 1", self.hold_out)
+        _require(self.image_size is None or self.image_size >= 1, "image_size must be at least 1", self.image_size)
         if self.pruning.max_drop is not None and not self.hold_out:
             raise TrainingError(
                 "pruning.max_drop chooses on training images that were held out of the training, "
@@ -109,8 +114,9 @@ class Experiment:
         >>> Experiment("vgg14", "cifar10").finetune_training().lam
         0.0
         """
-        epochs, rate = self.finetuning.epochs, self.finetuning.rate
-        return replace(self.training, epochs=epochs, rate=rate, decay_at=(), lam=0.0, target_flops=None)
+        own, plain = self.finetuning, replace(self.training, lam=0.0, target_flops=None)
+        schedule: ScheduleName = "cosine" if own.schedule == "cosine" else "steps"
+        return replace(plain, epochs=own.epochs, rate=own.rate, schedule=schedule, decay_at=())
 
     def scratch_training(self, flops_before: int, flops_after: int) -> Training:
         """Training of the pruned architecture from fresh weights: no penalty, and the paper's budget.

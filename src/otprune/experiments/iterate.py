@@ -11,6 +11,7 @@ import torch
 import otprune as ot
 from otprune.errors import TrainingError
 from otprune.experiments import stages
+from otprune.experiments.attribution import attribution
 from otprune.experiments.experiment import Experiment
 from otprune.experiments.folder import CONFIGURATION, FINETUNED, PRUNED, read_json, write_json
 from otprune.experiments.pipeline import Pipeline
@@ -138,7 +139,7 @@ def _summary(number: int, pipeline: Pipeline, restart: Restart) -> dict[str, Any
         "parameters": after["parameters"] / before["parameters"],
         "channels": sum(layer["kept"] for layer in results["layers"]),
         "results": results,
-        "provenance": written["provenance"],
+        **attribution(written),
     }
 
 

@@ -152,17 +152,29 @@ class Pipeline:
             )
 
 
-def open_data(name: str, progress: Progress | None = None, strict: bool = False) -> AnyDataset:
+def open_data(
+    name: str, progress: Progress | None = None, strict: bool = False, image_size: int | None = None
+) -> AnyDataset:
     """The data of that name, or in that folder; `progress` is told how far a download is.
 
-    With `strict`, an image in a folder that cannot be read is an error.
+    With `strict`, an image in a folder that cannot be read is an error. Those in a folder are made `image_size` pixels
+    wide and high, by default 224.
 
     >>> len(open_data("digits").train)
     1347
     """
     if progress is None:
-        return datasets.load(name, strict=strict)
-    return datasets.load(name, strict=strict, progress=progress)
+        return datasets.load(name, strict=strict, image_size=image_size)
+    return datasets.load(name, strict=strict, image_size=image_size, progress=progress)
+
+
+def data_of(experiment: Experiment, progress: Progress | None = None) -> AnyDataset:
+    """The data of an experiment, as it asks for it.
+
+    >>> len(data_of(Experiment("digits_net", "digits")).train)
+    1347
+    """
+    return open_data(experiment.data, progress, experiment.strict, experiment.image_size)
 
 
 def open_pipelines(
@@ -177,9 +189,13 @@ def open_pipelines(
     ...     a.data is b.data
     True
     """
-    wanted = {(experiment.data, experiment.strict) for experiment in experiments.values()}
-    opened = {(name, strict): open_data(name, progress, strict) for name, strict in wanted}
-    return [Pipeline(asked, folder, opened[asked.data, asked.strict], device) for folder, asked in experiments.items()]
+    wanted = {_data_asked(experiment): experiment for experiment in experiments.values()}
+    opened = {asked: data_of(experiment, progress) for asked, experiment in wanted.items()}
+    return [Pipeline(asked, folder, opened[_data_asked(asked)], device) for folder, asked in experiments.items()]
+
+
+def _data_asked(experiment: Experiment) -> tuple[object, ...]:
+    return experiment.data, experiment.strict, experiment.image_size
 
 
 @functools.lru_cache(maxsize=1)

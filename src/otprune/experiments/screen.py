@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn
 from rich.table import Column, Table
 
+from otprune.experiments import cells
 from otprune.experiments.pipeline import Pipeline
 from otprune.experiments.reporting import Report
 from otprune.training.run import EpochRecord, Run
@@ -21,16 +22,9 @@ LINE_EVERY_SECONDS = 60.0
 LINE_EVERY_EPOCHS = 10
 PACE_OVER_SECONDS = 30.0
 
-STAGES = {
-    "sparse": "sparse",
-    "pruned": "pruned",
-    "recalibrated": "recali-\nbrated",
-    "finetuned": "fine-\ntuned",
-    "scratch": "from\nscratch",
-}
+# Stages whose names take two lines.
+BROKEN = {"recalibrated": "recali-\nbrated", "finetuned": "fine-\ntuned", "scratch": "from\nscratch"}
 HELD_OUT = "held out"
-COSTS = {"flops": "FLOPs", "parameters": "parameters"}
-UNITS = ("", "k", "M", "G", "T")
 
 
 @contextmanager
@@ -56,7 +50,8 @@ def results_table(records: Sequence[Mapping[str, Any]]) -> Table:
     >>> [column.header for column in results_table([record]).columns]
     ['λ', 'seed', 'sparse']
     """
-    labels = [{"λ": _lam(record), "seed": str(record["experiment"]["training"]["seed"])} for record in records]
+    trainings = [record["experiment"]["training"] for record in records]
+    labels = [{"λ": cells.lam(training), "seed": str(training["seed"])} for training in trainings]
     return measured_table(labels, [record["results"] for record in records])
 
 
@@ -66,15 +61,24 @@ def measured_table(labels: Sequence[Mapping[str, str]], results: Sequence[Mappin
     >>> [column.header for column in measured_table([{"round": "1"}], [{"accuracy_scratch": 0.93}]).columns]
     ['round', 'from\\nscratch']
     """
-    accuracies = [stage for stage in STAGES if any(f"accuracy_{stage}" in found for found in results)]
+    accuracies = [stage for stage in cells.STAGES if any(f"accuracy_{stage}" in found for found in results)]
     held_out = [HELD_OUT] if any(_held_out(found) for found in results) else []
-    costs = [kind for kind in COSTS if any("cost_after" in found for found in results)]
-    headers = [*(STAGES[stage] for stage in accuracies), *held_out, *(COSTS[kind] for kind in costs)]
+    costs = [kind for kind in cells.COSTS if any("cost_after" in found for found in results)]
+    headers = [*map(broken, accuracies), *held_out, *(cells.COSTS[kind] for kind in costs)]
     table = Table(*(labels[0] if labels else ()), *headers)
     for label, found in zip(labels, results, strict=True):
-        numbers = [_percent(found.get(f"accuracy_{stage}")) for stage in accuracies]
+        numbers = [cells.percent(found.get(f"accuracy_{stage}")) for stage in accuracies]
         table.add_row(*label.values(), *numbers, *(_held_out(found) for _ in held_out), *_gains(found, costs))
     return table
+
+
+def broken(stage: str) -> str:
+    """The name of a stage, in two lines where it is long.
+
+    >>> broken("finetuned"), broken("sparse")
+    ('fine-\\ntuned', 'sparse')
+    """
+    return BROKEN.get(stage, stage)
 
 
 class _Pace:
@@ -166,26 +170,9 @@ def _speed_and_time(speed: float, left: int) -> str:
     return f" {speed:,.0f} images/s{remaining}"
 
 
-def _lam(record: Mapping[str, Any]) -> str:
-    training = record["experiment"]["training"]
-    return f"{training['lam']:.3g}" if training["target_flops"] is None else "steered"
-
-
 def _gains(found: Mapping[str, Any], kinds: Sequence[str]) -> Iterator[str]:
     for kind in kinds:
-        yield _gain(found["cost_before"][kind], found["cost_after"][kind]) if "cost_after" in found else ""
-
-
-def _gain(before: int, after: int) -> str:
-    return f"{_short(before)} → {_short(after)} ({after / before:.1%})"
-
-
-def _short(number: float) -> str:
-    """To three digits, so that a table fits on the screen."""
-    unit = 0
-    while number >= 999.5:
-        number, unit = number / 1000, unit + 1
-    return f"{number:#.3g}".rstrip(".") + UNITS[unit] if unit else str(number)
+        yield cells.gain(found["cost_before"][kind], found["cost_after"][kind]) if "cost_after" in found else ""
 
 
 def _held_out(found: Mapping[str, Any]) -> str:
@@ -193,7 +180,3 @@ def _held_out(found: Mapping[str, Any]) -> str:
     names = ("accuracy_held_out_sparse", "accuracy_held_out_recalibrated")
     measured = [f"{100 * found[name]:.2f}" for name in names if name in found]
     return f"{' → '.join(measured)}%" if measured else ""
-
-
-def _percent(share: float | None) -> str:
-    return "" if share is None else f"{share:.2%}"

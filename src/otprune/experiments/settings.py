@@ -20,7 +20,7 @@ def resolved(flags: Flat, config: str | None = None, folder: Path | None = None)
     """The experiment of some flags, over a file or recipe, over what the folder of a run has, or the data implies.
 
     >>> resolved({"model": "resnet20", "data": "cifar10", "training.lam": 2e-3}, config="resnet20").training
-    Training(epochs=200, batch=125, rate=0.1, decay_at=(0.5, 0.75), lam=0.002, ...weight_decay=0.0005, ...)
+    Training(epochs=200, batch=125, rate=0.1, ...lam=0.002, ...weight_decay=0.0005, ...)
     """
     settings = said(flags, config, folder)
     if settings.get("pruning.max_drop") is not None:
@@ -44,7 +44,7 @@ def recipes() -> list[str]:
     """The names of the recipes.
 
     >>> recipes()
-    ['cifar', 'digits', 'ilsvrc', 'resnet20']
+    ['best', 'cifar', 'digits', 'ilsvrc', 'resnet20']
     """
     return sorted(path.name.removesuffix(".toml") for path in _recipes().iterdir() if path.name.endswith(".toml"))
 

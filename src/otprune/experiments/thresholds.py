@@ -10,6 +10,7 @@ from typing import Any
 import otprune as ot
 from otprune.errors import TrainingError
 from otprune.experiments import stages
+from otprune.experiments.attribution import attribution
 from otprune.experiments.experiment import Experiment
 from otprune.experiments.folder import PRUNED, SPARSE, write_json
 from otprune.experiments.pipeline import Pipeline
@@ -106,5 +107,5 @@ def _summary(shift: float, check: Pipeline) -> dict[str, Any]:
         "flops": after["flops"] / before["flops"],
         "parameters": after["parameters"] / before["parameters"],
         **{name: value for name, value in results.items() if name.startswith(("accuracy_", "cost_"))},
-        "provenance": stages.record(check)["provenance"],
+        **attribution(stages.record(check)),
     }

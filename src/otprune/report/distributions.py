@@ -1,6 +1,6 @@
 """How scaling factors are distributed, where thresholds fall, and what happens when these are shifted."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -65,24 +65,31 @@ def threshold_demo(records: Records) -> Iterator[Sketch]:
 
 def _layers(record: Record) -> "Figure":
     title = f"VGG-14 on CIFAR-10, λ={lam_text(record.experiment.training.lam)}: scaling factors of two layers"
-    drawn, axes = figure(title, 2, 1, (6.8, 5.6), sharex=True)
-    gammas = _tensors(record)
-    for ax, number in zip(axes[:, 0], ASKED["layers"], strict=True):
-        _histogram(ax, record, number)
+
+    def global_thresholds(ax: "Axes", record: Record) -> None:
+        gammas = _tensors(record)
         for ratio, style in zip(ASKED["ratios"], (":", "--"), strict=True):
             threshold = next(iter(ot.GlobalRatio(ratio).thresholds(gammas).layers.values()))
             ax.axvline(threshold, color=NS, linestyle=style, label=f"global threshold for {100 * ratio:g} %")
-    legend(axes[0, 0], loc="upper left")
-    axes[-1, 0].set_xlabel("|γ|")
-    return drawn
+
+    return _stacked(title, [(record, number) for number in ASKED["layers"]], global_thresholds)
 
 
 def _lambdas(found: Sequence[Record]) -> "Figure":
     title = f"VGG-14 on CIFAR-10: scaling factors of batch norm {ASKED['lambdas_layer']} under two λ"
-    drawn, axes = figure(title, len(found), 1, (6.8, 5.6), sharex=True)
-    for ax, record in zip(axes[:, 0], found, strict=True):
-        _histogram(ax, record, ASKED["lambdas_layer"])
+
+    def name_lambda(ax: "Axes", record: Record) -> None:
         ax.set_title(f"λ={lam_text(record.experiment.training.lam)}")
+
+    return _stacked(title, [(record, ASKED["lambdas_layer"]) for record in found], name_lambda)
+
+
+def _stacked(title: str, shown: Sequence[tuple[Record, int]], complete: Callable[["Axes", Record], None]) -> "Figure":
+    """The scaling factors of layers of records, one above the other, each completed in a way of its own."""
+    drawn, axes = figure(title, len(shown), 1, (6.8, 5.6), sharex=True)
+    for ax, (record, number) in zip(axes[:, 0], shown, strict=True):
+        _histogram(ax, record, number)
+        complete(ax, record)
     legend(axes[0, 0], loc="upper left")
     axes[-1, 0].set_xlabel("|γ|")
     return drawn

@@ -11,6 +11,7 @@ from otprune.experiments.reproduce.needed import baseline
 from otprune.experiments.reproduce.records import Record, Records
 from otprune.experiments.reproduce.rows import PAIRS, ista, row, sweep
 from otprune.report.columns import column
+from otprune.report.goals import goals_are_reached
 from otprune.report.margins import Place, margins, placed
 from otprune.report.points import DATA_NAMES, Point, finetuned, points, subject
 from otprune.report.verdicts import CLOSE, FEW, ROUNDING, Claim, Verdict, averages, listed, on_average_above
@@ -169,6 +170,7 @@ OTHER_CLAIMS: tuple[Callable[[Records], Claim], ...] = (
     loses_less_than_ista,
     headline,
     faster_at_the_edge,
+    goals_are_reached,
 )
 
 

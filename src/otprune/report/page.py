@@ -36,9 +36,9 @@ def page(records: Records, remarks: Path) -> str:
 
 
 def _made_with(records: Records) -> Iterator[str]:
-    runs = list(records.all.values())
+    runs = [*records.all.values(), *records.choosing.values()]
     if runs:
-        machines = ", or ".join(sorted({measured_with(record.provenance) for record in runs}))
+        machines = ", or ".join(sorted({measured_with(one) for record in runs for one in record.provenances}))
         hours = sum(map(_seconds, runs)) / 3600
         yield f"So far {counted(len(runs), 'record')}, {hours:.1f} hours of training on {machines}."
 

@@ -7,11 +7,12 @@ from otprune.experiments import paper
 from otprune.experiments.iterate import Restart
 from otprune.experiments.paper import Pruned
 from otprune.experiments.reproduce import made_images
-from otprune.experiments.reproduce.needed import baseline, lam_text
+from otprune.experiments.reproduce.needed import BEST, baseline, lam_text
 from otprune.experiments.reproduce.records import Record, Records
 from otprune.experiments.reproduce.rows import PAIRS, ista, row, sweep
 from otprune.report.columns import RULES, column
 from otprune.report.costs import pair
+from otprune.report.goals import goals
 from otprune.report.markdown import NONE, compared, difference, markdown_table, percent
 from otprune.report.points import DATA_NAMES, MODEL_NAMES, Point, counted, finetuned, subject
 
@@ -212,6 +213,7 @@ TABLES: dict[str, Table] = {
     "resnet20": resnet20,
     "iterative": iterative,
     "ilsvrc": ilsvrc,
+    BEST: goals,
 }
 
 

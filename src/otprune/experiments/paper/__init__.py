@@ -1,6 +1,7 @@
 """The paper's own numbers and settings, table by table: facts to compare with. Accuracies are in percent."""
 
 import functools
+import math
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -37,6 +38,22 @@ class Pruned:
     flops: Spread
     parameters: Spread
     accuracy: Spread
+
+
+@dataclass(frozen=True)
+class Goal:
+    """What a network is to reach beyond the paper: an accuracy in percent at no more than this cost.
+
+    `paper` is what the paper's own network comes to, and `settings` are those of the run besides its recipe's.
+    """
+
+    model: str
+    data: str
+    accuracy: float
+    flops: float
+    paper: Mapping[str, float]
+    settings: Mapping[str, Any]
+    parameters: float = math.inf
 
 
 def table(name: str) -> Mapping[str, Any]:
@@ -86,6 +103,15 @@ def statistics(data: str, rule: str) -> Pruned:
     column = _read("statistics")[data][rule]
     layers = tuple(Spread(*pair) for pair in zip(column["layers"], column["layers_std"], strict=True))
     return Pruned(layers, *(Spread(*column[name]) for name in ("total", "flops", "parameters", "accuracy")))
+
+
+def goals() -> tuple[Goal, ...]:
+    """What is to be reached beyond the paper.
+
+    >>> [(goal.model, goal.data, goal.accuracy) for goal in goals()][0]
+    ('vgg14', 'cifar10', 94.0)
+    """
+    return tuple(Goal(**goal) for goal in _read("goals")["goal"])
 
 
 @functools.cache

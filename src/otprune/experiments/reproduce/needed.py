@@ -7,10 +7,12 @@ from enum import StrEnum
 
 from otprune.experiments import paper
 from otprune.experiments.experiment import Experiment, Pruning
+from otprune.experiments.fields import flat
 from otprune.experiments.iterate import Restart, with_the_usual_limit
 from otprune.experiments.settings import resolved
 
 ZEROS_ALONE = 1e-12  # as a δ
+BEST = "best"
 
 
 class Kind(StrEnum):
@@ -31,6 +33,8 @@ class Kind(StrEnum):
 class Needed:
     """A record by what it must hold; `scratch` and `gammas` ask for measurements that not every record has.
 
+    `recipe` is the one that it is trained by, where that is not the paper's.
+
     >>> Needed(Experiment("vgg14", "cifar10"), Kind.PRUNED).place
     'cifar10/vgg14/lam1e-4-seed0'
     """
@@ -40,6 +44,7 @@ class Needed:
     scratch: bool = False
     gammas: bool = False
     restart: Restart | None = None
+    recipe: str = ""
 
     @property
     def place(self) -> str:
@@ -49,11 +54,15 @@ class Needed:
     @property
     def trained_at(self) -> str:
         """Where the run lies that its training is shared with: one training serves many prunings."""
-        return self.place if self.kind is Kind.ISTA else place(replace(self.experiment, pruning=Pruning()))
+        if self.kind is Kind.ISTA or self.recipe:
+            return self.place
+        return place(replace(self.experiment, pruning=Pruning()))
 
     @property
     def _prefix(self) -> str:
         rule = self.experiment.pruning.rule
+        if self.recipe:
+            return f"{self.recipe}-"
         if self.kind in (Kind.SHIFTED, Kind.ISTA):
             return f"{self.kind}-"
         return "" if self.restart is None else f"rounds-{rule}-{self.restart}-"
@@ -67,7 +76,9 @@ def place(experiment: Experiment, prefix: str = "") -> str:
     """
     training, pruning = experiment.training, experiment.pruning
     rule = f"ns{pruning.ratio:g}-" if pruning.rule == "ns" and not prefix else ""
-    name = f"{prefix}{rule}lam{lam_text(training.lam)}-seed{training.seed}"
+    target = training.target_flops
+    strength = f"lam{lam_text(training.lam)}" if target is None else f"target{target:g}"
+    name = f"{prefix}{rule}{strength}-seed{training.seed}"
     return f"{experiment.data}/{experiment.model}/{name}"
 
 
@@ -154,6 +165,16 @@ def by_ista(rho: float, seed: int = 0) -> Needed:
         "finetuning.rate": 0.01,  # without momentum, what 0.001 is with it
     }
     return Needed(resolved(settings, "resnet20"), Kind.ISTA)
+
+
+def best(goal: paper.Goal, seed: int = 0) -> Needed:
+    """A network by the recipe that is to reach a goal beyond the paper.
+
+    >>> best(paper.goals()[0]).place
+    'cifar10/vgg14/best-target...-seed0'
+    """
+    settings = {"model": goal.model, "data": goal.data, "training.seed": seed, **flat(goal.settings)}
+    return Needed(resolved(settings, BEST), Kind.PRUNED, recipe=BEST)
 
 
 @functools.cache

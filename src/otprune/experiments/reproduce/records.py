@@ -1,13 +1,14 @@
 """The records under results/, in the shape of today, whatever the shape they were written in."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from otprune.errors import TrainingError
+from otprune.experiments.attribution import ALONE, APART, SCRATCH
 from otprune.experiments.experiment import Experiment
 from otprune.experiments.fields import flat
 from otprune.experiments.reproduce.needed import Kind, Needed
@@ -21,6 +22,7 @@ MOVED = {
     "report_after": ("finetuning", "report_after"),
 }
 SCRATCH_LACKS = "not trained from scratch"
+CHOOSING = "choosing"
 CONTENT = {
     Kind.BASELINE: "results",
     Kind.PRUNED: "results",
@@ -51,11 +53,12 @@ class Record:
         return found
 
     @property
-    def provenance(self) -> Mapping[str, Any]:
-        """Versions and hardware, of the last of several prunings."""
+    def provenances(self) -> list[Mapping[str, Any]]:
+        """All versions and hardware that measured: of every stage of every pruning. There may be equal ones."""
         parts = self.content.get("rounds") or self.content.get("shifts") or [self.content]
-        found: Mapping[str, Any] = parts[-1]["provenance"]
-        return found
+        stages = [those for part in parts for those in part.get(APART, {}).values()]
+        later = [part[SCRATCH] for part in parts if SCRATCH in part]
+        return [part[ALONE] for part in parts] + [one for those in stages for one in those] + later
 
 
 def normalised(experiment: Mapping[str, Any]) -> dict[str, Any]:
@@ -84,8 +87,13 @@ class Records:
     @cached_property
     def all(self) -> dict[str, Record]:
         """Every record of a run, by place: those in folders of a data set and a model."""
-        found = map(self._read, sorted(self.folder.glob("*/*/*.json")))
-        return {record.place: record for record in found if record is not None}
+        everything = self.folder.glob("*/*/*.json")
+        return self._found(path for path in everything if self.folder / CHOOSING not in path.parents)
+
+    @cached_property
+    def choosing(self) -> dict[str, Record]:
+        """Every record of a run by which settings were chosen, by place: all below a folder of their own."""
+        return self._found((self.folder / CHOOSING).rglob("*.json"))
 
     def find(self, needed: Needed) -> Record | None:
         """The record that is needed, if there is one; one of another experiment in its place is refused."""
@@ -122,6 +130,10 @@ class Records:
                 found.setdefault(_of_no_seed(record.experiment), []).append(record)
         return found
 
+    def _found(self, paths: Iterable[Path]) -> dict[str, Record]:
+        found = map(self._read, sorted(paths))
+        return {record.place: record for record in found if record is not None}
+
     def _read(self, path: Path) -> Record | None:
         """A file of something else than a run, a latency say, is none of ours."""
         try:
@@ -143,6 +155,6 @@ def _require_same(record: Record, needed: Needed, folder: Path) -> None:
     found, asked = flat(record.experiment.to_dict()), flat(needed.experiment.to_dict())
     for name, value in asked.items():
         if found[name] != value:
-            raise TrainingError(f"{where}: has {name}={found[name]}, and the paper's run {value}. Move it elsewhere.")
+            raise TrainingError(f"{where}: has {name}={found[name]}, and the run asked for {value}. Move it elsewhere.")
     if CONTENT[needed.kind] not in record.content:
         raise TrainingError(f"{where}: has no {CONTENT[needed.kind]}. Move it elsewhere.")

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from otprune.errors import TrainingError
 from otprune.experiments import paper
 from otprune.experiments.iterate import Restart
-from otprune.experiments.reproduce.needed import Needed, baseline, by_ista, pruned, rounds, shifted
+from otprune.experiments.reproduce.needed import BEST, Needed, baseline, best, by_ista, pruned, rounds, shifted
 
 # In the order that they are run in: what is quick and what most depends on first.
 PAIRS = (
@@ -36,7 +36,7 @@ class Row:
 
 @functools.cache
 def rows() -> Mapping[str, Row]:
-    """Everything that the paper shows, by name.
+    """Everything that the paper shows, and what goes beyond it, by name.
 
     >>> list(rows())[:3]
     ['baselines', 'threshold-demo', 'layer-distributions']
@@ -53,6 +53,7 @@ def rows() -> Mapping[str, Row]:
         Row("iterative", "Figure: iterative pruning", tuple(_iterative())),
         Row("edge-latency", "Figure: latency at the edge", remark=EDGE),
         Row("ilsvrc", "Table: ILSVRC-2012", remark=ILSVRC),
+        Row(BEST, "Beyond the paper", tuple(needed for goal in paper.goals() for needed in towards(goal))),
     )
     return {row.name: row for row in everything}
 
@@ -121,6 +122,15 @@ def seeds(data: str, rule: str) -> tuple[Needed, ...]:
     kept = paper.statistics(data, "ns").total.mean
     ratio = _ratio_that_keeps(round(kept), sum(table["channels"])) if rule == "ns" else None
     return tuple(pruned(data, table["model"], table["lam"], seed=seed, ratio=ratio) for seed in range(table["runs"]))
+
+
+def towards(goal: paper.Goal) -> tuple[Needed, ...]:
+    """The runs of a goal beyond the paper, one for each seed.
+
+    >>> [needed.experiment.training.seed for needed in towards(paper.goals()[0])]
+    [0, 1, 2]
+    """
+    return tuple(best(goal, seed) for seed in range(paper.table("goals")["seeds"]))
 
 
 def _ratio_that_keeps(kept: int, channels: int) -> float:

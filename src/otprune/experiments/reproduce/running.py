@@ -11,6 +11,7 @@ import torch
 
 import otprune as ot
 from otprune.experiments import paper, stages
+from otprune.experiments.attribution import SCRATCH, hand_on, noted
 from otprune.experiments.experiment import Experiment, Pruning
 from otprune.experiments.folder import PRUNED, SPARSE, write_json
 from otprune.experiments.iterate import Restart, iterate
@@ -141,7 +142,9 @@ def _ista_run(pipeline: Pipeline) -> Run:
 
 
 def _training(needed: Needed, workshop: Workshop) -> Pipeline:
-    return workshop.pipeline(needed.trained_at, replace(needed.experiment, pruning=Pruning()))
+    """The run that is trained; where several prunings share it, it is pruned itself by OT as it is."""
+    experiment = needed.experiment if needed.recipe else replace(needed.experiment, pruning=Pruning())
+    return workshop.pipeline(needed.trained_at, experiment)
 
 
 def _keep_baseline(needed: Needed, trained: Pipeline, workshop: Workshop) -> None:
@@ -172,6 +175,7 @@ def share(trained: Pipeline, pipeline: Pipeline) -> None:
     """Give a run the trained weights of another, and note whose they are."""
     if not (pipeline.folder / SPARSE).exists():
         pipeline.note(accuracy_sparse=trained.results["accuracy_sparse"], trained_in=trained.folder.name)
+        hand_on("train", trained.folder, pipeline.folder)
         write_atomically(pipeline.folder / SPARSE, (trained.folder / SPARSE).read_bytes())
 
 
@@ -212,7 +216,8 @@ def _pruned(needed: Needed, record: Record, workshop: Workshop) -> Pipeline:
 
 def _with_scratch(record: Record, pipeline: Pipeline) -> dict[str, Any]:
     """The record as it was, and what was measured since, with the versions and hardware of that."""
-    return {**record.content, "results": pipeline.results, "provenance_scratch": provenance()}
+    ran_on = noted(pipeline.folder).get("scratch", [provenance(pipeline.device)])
+    return {**record.content, "results": pipeline.results, SCRATCH: ran_on[-1]}
 
 
 def _chunks(items: Sequence[T], size: int) -> Iterator[Sequence[T]]:

@@ -1,0 +1,71 @@
+"""What each stage of a run ran on: a run can move from one machine to another, between its stages and inside of one."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from otprune.experiments.folder import read_json, write_json
+from otprune.provenance import provenance
+
+FILE = "provenance.json"
+ALONE, APART = "provenance", "provenance_by_stage"
+SCRATCH = "provenance_scratch"  # in a record that a training from scratch was added to
+
+Provenances = dict[str, list[dict[str, Any]]]
+"""For each stage, in the order in which they last ran, the versions and hardware that it ran on, the last one last."""
+
+
+def noted(folder: Path) -> Provenances:
+    """What the stages in a run's folder ran on, as far as it was noted.
+
+    >>> noted(Path("nowhere"))
+    {}
+    """
+    return read_json(folder / FILE) if (folder / FILE).exists() else {}
+
+
+def note(folder: Path, stage: str, device: torch.device, anew: bool) -> None:
+    """Note what a stage runs on from now on, beside what it ran on before, unless it begins anew.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     note(Path(folder), "train", torch.device("cpu"), anew=True)
+    ...     note(Path(folder), "train", torch.device("cpu"), anew=False)
+    ...     len(noted(Path(folder))["train"])
+    1
+    """
+    found, now = noted(folder), provenance(device)
+    before = [] if anew else found.get(stage, [])
+    others = {name: those for name, those in found.items() if name != stage}
+    write_json(folder / FILE, others | {stage: [*(one for one in before if one != now), now]})
+
+
+def hand_on(stage: str, source: Path, folder: Path) -> None:
+    """Note in another folder what a stage ran on whose file is copied there."""
+    if stage in noted(source):
+        write_json(folder / FILE, noted(folder) | {stage: noted(source)[stage]})
+
+
+def attributed(folder: Path, device: torch.device) -> dict[str, Any]:
+    """What a record says of versions and hardware: those of the last stage, and of each apart where they differ.
+
+    >>> sorted(attributed(Path("nowhere"), torch.device("cpu")))
+    ['provenance']
+    """
+    found = noted(folder)
+    all_of_them = [one for those in found.values() for one in those]
+    if not all_of_them:
+        return {ALONE: provenance(device)}
+    last = all_of_them[-1]
+    return {ALONE: last} if all(one == last for one in all_of_them) else {ALONE: last, APART: found}
+
+
+def attribution(record: Mapping[str, Any]) -> dict[str, Any]:
+    """That part of a record.
+
+    >>> attribution({"results": {}, "provenance": {"cpu": "a processor"}})
+    {'provenance': {'cpu': 'a processor'}}
+    """
+    return {name: record[name] for name in (ALONE, APART) if name in record}

@@ -1,0 +1,47 @@
+"""Numbers of a run as tables show them."""
+
+from collections.abc import Mapping
+from typing import Any
+
+STAGES = ("sparse", "pruned", "recalibrated", "finetuned", "scratch")
+COSTS = {"flops": "FLOPs", "parameters": "parameters"}
+UNITS = ("", "k", "M", "G", "T")
+
+
+def lam(training: Mapping[str, Any]) -> str:
+    """The λ of a training.
+
+    >>> lam({"lam": 1e-4, "target_flops": None}), lam({"lam": 1e-4, "target_flops": 0.4})
+    ('0.0001', 'steered')
+    """
+    return f"{training['lam']:.3g}" if training["target_flops"] is None else "steered"
+
+
+def percent(share: float | None) -> str:
+    """A share, or nothing.
+
+    >>> percent(0.9365), percent(None)
+    ('93.65%', '')
+    """
+    return "" if share is None else f"{share:.2%}"
+
+
+def gain(before: float, after: float) -> str:
+    """What something cost, and what it costs now.
+
+    >>> gain(9_627_463_178, 1e9)
+    '9.63G → 1.00G (10.4%)'
+    """
+    return f"{short(before)} → {short(after)} ({after / before:.1%})"
+
+
+def short(number: float) -> str:
+    """A number to three digits, so that a table fits on the screen.
+
+    >>> short(1_472_826), short(12)
+    ('1.47M', '12')
+    """
+    unit = 0
+    while number >= 999.5:
+        number, unit = number / 1000, unit + 1
+    return f"{number:#.3g}".rstrip(".") + UNITS[unit] if unit else f"{number:g}"

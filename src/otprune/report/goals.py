@@ -1,0 +1,120 @@
+"""Beyond the paper: what the recipe `best` is to reach, and what it reaches."""
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from otprune.experiments import paper
+from otprune.experiments.paper import Goal, Spread
+from otprune.experiments.reproduce.needed import BEST
+from otprune.experiments.reproduce.records import Records
+from otprune.experiments.reproduce.rows import towards
+from otprune.report.choosing import chosen_by
+from otprune.report.markdown import NONE, markdown_table, percent, spread_text
+from otprune.report.points import spread, subject
+from otprune.report.verdicts import Claim, Verdict, listed
+
+INTRODUCTION = (
+    "The same networks on the same data, trained by the recipe "
+    "[best](../src/otprune/experiments/recipes/best.toml) instead of the paper's. A goal is reached where the mean "
+    "accuracy over all seeds is, and no seed costs more."
+)
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """A goal and what was measured for it so far, one mapping for each seed."""
+
+    goal: Goal
+    found: tuple[Mapping[str, Any], ...]
+    seeds: int
+
+    @property
+    def accuracy(self) -> Spread | None:
+        """In percent, over the seeds that there are."""
+        return spread(100 * one["accuracy_finetuned"] for one in self.found) if self.found else None
+
+    @property
+    def verdict(self) -> Verdict:
+        """Nothing is said before every seed is there."""
+        if self.accuracy is None or len(self.found) < self.seeds:
+            return Verdict.OPEN
+        limits = {"flops": self.goal.flops, "parameters": self.goal.parameters}
+        small = all(one["cost_after"][kind] <= most for one in self.found for kind, most in limits.items())
+        return Verdict.of([small and self.accuracy.mean >= self.goal.accuracy])
+
+    def costs(self, kind: str) -> str:
+        """Of each seed, in millions."""
+        return ", ".join(f"{one['cost_after'][kind] / 1e6:.2f}" for one in self.found) or NONE
+
+
+def attempts(records: Records) -> list[Attempt]:
+    """Every goal with what is recorded for it.
+
+    >>> from pathlib import Path
+    >>> [attempt.verdict.value for attempt in attempts(Records(Path("nowhere")))]
+    ['not yet measured', 'not yet measured', 'not yet measured']
+    """
+    return [_attempt(records, goal) for goal in paper.goals()]
+
+
+def goals(records: Records) -> Iterator[str]:
+    """The goals, what the paper has and what was measured here, and the runs that the recipe was chosen by.
+
+    >>> from pathlib import Path
+    >>> list(goals(Records(Path("nowhere"))))[-1]
+    'Which runs the recipe was chosen by is not yet recorded.'
+    """
+    costs = ("FLOPs (M) of each seed", "params (M) of each seed")
+    header = ("network", "goal", "paper", "reached", "accuracy (%), here", *costs, "seeds")
+    yield INTRODUCTION
+    yield markdown_table(header, [_goal_row(attempt) for attempt in attempts(records)], texts=4)
+    yield from chosen_by(records)
+
+
+def goals_are_reached(records: Records) -> Claim:
+    """All goals whose seeds are all recorded.
+
+    >>> from pathlib import Path
+    >>> goals_are_reached(Records(Path("nowhere"))).verdict.value
+    'not yet measured'
+    """
+    measured = [attempt for attempt in attempts(records) if attempt.verdict is not Verdict.OPEN]
+    evidence = [f"{_name(one.goal)}: {_accuracy(one)} %, goal {_asked(one.goal)}" for one in measured]
+    text = "New: trained by the recipe `best`, the same networks reach every goal set beyond the paper."
+    return Claim(text, Verdict.of([one.verdict is Verdict.HOLDS for one in measured]), listed(evidence), BEST)
+
+
+def _attempt(records: Records, goal: Goal) -> Attempt:
+    needs = towards(goal)
+    done = [record for needed in needs if (record := records.find(needed)) and not records.lacks(needed)]
+    return Attempt(goal, tuple(record.results for record in done), len(needs))
+
+
+def _goal_row(attempt: Attempt) -> list[str]:
+    goal, theirs = attempt.goal, attempt.goal.paper
+    reported = f"{percent(theirs['accuracy'])}, {_cost(theirs['flops'], theirs['parameters'])}"
+    costs = [attempt.costs(kind) for kind in ("flops", "parameters")]
+    seeds = f"{len(attempt.found)} of {attempt.seeds}"
+    return [_name(goal), _asked(goal), reported, _REACHED[attempt.verdict], _accuracy(attempt), *costs, seeds]
+
+
+_REACHED = {Verdict.HOLDS: "**yes**", Verdict.FAILS: "**no**", Verdict.OPEN: Verdict.OPEN.value}
+
+
+def _name(goal: Goal) -> str:
+    return subject(goal.data, goal.model)
+
+
+def _accuracy(attempt: Attempt) -> str:
+    return NONE if attempt.accuracy is None else spread_text(attempt.accuracy)
+
+
+def _asked(goal: Goal) -> str:
+    return f"at least {percent(goal.accuracy)} with at most {_cost(goal.flops, goal.parameters)}"
+
+
+def _cost(flops: float, parameters: float) -> str:
+    text = f"{flops / 1e6:.0f}M FLOPs"
+    return text if math.isinf(parameters) else f"{text} and {parameters / 1e6:.2f}M parameters"

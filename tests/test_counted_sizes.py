@@ -6,12 +6,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 import otprune as ot
 from otprune.errors import VerificationError
-from tests.checking import MaskRule, shrink
+from tests.checking import MaskRule, check_model, shrink
 from tests.net_layers import conv, norm
 from tests.refusals import busy, line_of, lines_in, refused
 from tests.toy_nets import Toy, conv3, make
@@ -26,8 +26,6 @@ THIS_FILE = Path(__file__).name
     [
         (HardCodedView, [1], "x.view(-1"),
         (HardCodedGroups, [1, 4], "x.view(2, 2, 3"),
-        (HardCodedSplit, [1, 4], "self.conv2(one)"),
-        (HardCodedSplitNormalized, [1, 4], "self.bn2(one)"),
     ],
 )
 def test_a_forward_that_counts_on_its_sizes(toy: type[Toy], mask: list[int], culprit: str) -> None:
@@ -43,10 +41,47 @@ def test_a_forward_that_counts_on_its_sizes(toy: type[Toy], mask: list[int], cul
     assert ot.verify(model, ot.prune(model, left_alone), left_alone, toy.example()).relative < 1e-9
 
 
+@pytest.mark.parametrize("toy", [HardCodedSplit, HardCodedSplitNormalized])
+def test_what_is_split_by_a_number_in_the_code_stays_and_the_line_is_named(toy: type[Toy]) -> None:
+    assert check_model(busy(make(toy)), toy.example(), {"bn1": [1, 4]}).removed == 0
+    (reason,) = ot.plan(busy(make(toy)), toy.example(), MaskRule()).frozen
+    assert lines_in(reason) == [line_of(toy.forward, ".split(3")]
+
+
+class Attending(Toy):
+    """Attention over positions, which divides by the root of the number of channels, said or unsaid."""
+
+    unsaid = False
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asks, self.bn1 = conv3(3, 6), norm(2, 6)
+        self.holds, self.bn2 = conv3(3, 6), norm(2, 6)
+        self.head = conv(2, 6, 4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        asked, held = (out.flatten(2).mT for out in (self.bn1(self.asks(x)), self.bn2(self.holds(x))))
+        if self.unsaid:
+            found = F.scaled_dot_product_attention(asked, held, held)
+        else:
+            found = (asked / asked.shape[-1] ** 0.5 @ held.mT).softmax(-1) @ held
+        return self.head(found.mT.unflatten(2, x.shape[2:]))
+
+
+class AttendingUnsaid(Attending):
+    unsaid = True
+
+
+@pytest.mark.parametrize("toy", [Attending, AttendingUnsaid])
+def test_channels_whose_number_goes_into_a_calculation_stay(toy: type[Toy]) -> None:
+    assert check_model(busy(make(toy)), toy.example(), {"bn1": [1, 4], "bn2": [1, 4]}).removed == 0
+    plan = ot.plan(busy(make(toy)), toy.example(), MaskRule())
+    assert any("its channels are counted" in reason for reason in plan.frozen)
+
+
 COUNTING: dict[str, Callable[[Tensor], Tensor]] = {
     "groups of a fixed size": lambda x: x.view(2, -1, 4, 8, 8).transpose(1, 2).reshape(2, -1, 8, 8),
     "groups of groups": lambda x: x.view(2, 2, -1, 8, 8).view(2, 4, -1, 8, 8).transpose(1, 2).reshape(2, -1, 8, 8),
-    "pieces of a fixed size": lambda x: torch.cat([p * k for p, k in zip(x.split(8, 1), (1, 2, 3), strict=False)], 1),
     "divided by their number": lambda x: x / x.shape[1],
 }
 

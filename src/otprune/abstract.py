@@ -33,6 +33,8 @@ class Watcher(TorchDispatchMode):
         self.state: dict[str, Tensor] = {}
         self.names: dict[int, str] = {}
         self.asked_for_mode = False
+        self.on_data = False
+        self.busy = False  # with an operator
         self._constants: dict[int, tuple[Tensor, Tensor]] = {}
 
     def name_of(self, tensor: object) -> str | None:
@@ -43,16 +45,24 @@ class Watcher(TorchDispatchMode):
         """Called after each operator with its arguments and result."""
         raise NotImplementedError
 
+    def looking(self) -> contextlib.AbstractContextManager[None]:
+        """What a subclass needs around the run besides the operators."""
+        return contextlib.nullcontext()
+
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         kwargs = kwargs or {}
         if func is aten._local_scalar_dense.default:
             _refuse_branching(args[0])
-        args, kwargs = self._on_one_device(args, kwargs)
-        shortcut = SHORTCUTS.get(func) if args and _is_meta_number(args[0]) else None
-        out = func(*args, **kwargs) if shortcut is None else shortcut(*args, **kwargs)
-        self.seen(func, args, kwargs, out)
+        self.busy = True
+        try:
+            args, kwargs = self._on_one_device(args, kwargs)
+            shortcut = SHORTCUTS.get(func) if args and _is_meta_number(args[0]) else None
+            out = func(*args, **kwargs) if shortcut is None else shortcut(*args, **kwargs)
+            self.seen(func, args, kwargs, out)
+        finally:
+            self.busy = False
         return out
 
     def _on_one_device(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -154,6 +164,7 @@ def _run_on_data(model: nn.Module, example: Any, watcher: W, mode: _Mode) -> tup
 
 def _run(model: nn.Module, example: Any, watcher: W, mode: _Mode, *, on_meta: bool) -> tuple[W, Any]:
     own = named_tensors(model)
+    watcher.on_data = not on_meta
     watcher.state = {name: _stand_in(tensor, on_meta) for name, tensor in own.items()}
     watcher.names = {id(tensor): name for name, tensor in watcher.state.items()}
     args, kwargs = arguments(example)
@@ -161,7 +172,7 @@ def _run(model: nn.Module, example: Any, watcher: W, mode: _Mode, *, on_meta: bo
         args, kwargs = pytree.tree_map_only(Tensor, lambda t: torch.empty_like(t, device="meta"), (args, kwargs))
     with put_back(model), replaced(model, {id(tensor): watcher.state[name] for name, tensor in own.items()}), watcher:
         _set_modes(model, mode)
-        with _noting_who_asks(model, watcher, mode.training):
+        with _noting_who_asks(model, watcher, mode.training), watcher.looking():
             out = model(*args, **kwargs)
     return watcher, out
 

@@ -47,7 +47,8 @@ class LayerPlan:
 class PruningPlan:
     """What `prune` would do to a model. Print it, save it, load it, hand it to `prune`.
 
-    `sources` has digests of the tensors that its constants come from: it fits as long as those do not change.
+    `sources` has digests of the tensors that its constants come from: it fits as long as those do not change. Without
+    `training`, the model ran on the example in evaluation mode alone.
     """
 
     model: str
@@ -68,6 +69,7 @@ class PruningPlan:
     pieces: list[Piece]
     sources: dict[str, str] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
+    training: bool = True
 
     def __str__(self) -> str:
         rows = [(p.name, p.channels, len(p.kept), f"{p.threshold:.3g}", p.note) for p in self.layers]
@@ -165,6 +167,15 @@ def fingerprint(model: nn.Module) -> str:
     return hashlib.sha256(repr(shapes + selections).encode()).hexdigest()
 
 
+def require_batch_norms(graph: ChannelGraph, model: nn.Module) -> None:
+    """Refuse a model without scaling factors."""
+    if not graph.batch_norms:
+        raise ModelError(
+            f"{type(model).__name__} has no batch norm with scaling factors on the way from the example to its "
+            f"output: there is nothing to prune by. Put BatchNorm layers after its convolutions and train again."
+        )
+
+
 def _limits(ignore: Collection[str], round_to: int, max_ratio: float) -> Limits:
     if isinstance(ignore, str):
         raise PlanError(f'ignore is a list of layer names: write ignore=["{ignore}"]')
@@ -178,11 +189,7 @@ def _limits(ignore: Collection[str], round_to: int, max_ratio: float) -> Limits:
 def _gammas(
     graph: ChannelGraph, model: nn.Module, tensors: Mapping[str, Tensor], ignore: Collection[str]
 ) -> dict[str, Tensor]:
-    if not graph.batch_norms:
-        raise ModelError(
-            f"{type(model).__name__} has no batch norm with scaling factors on the way from the example to its "
-            f"output: there is nothing to prune by. Put BatchNorm layers after its convolutions and train again."
-        )
+    require_batch_norms(graph, model)
     unknown = [name for name in ignore if not any(is_ignored(tensor, [name]) for tensor in graph.shapes)]
     if unknown:
         raise PlanError(f"ignore names {unknown[0]!r}, which is no layer of the model: use a name of named_modules()")
@@ -254,6 +261,7 @@ def _described(model: nn.Module, rule: Rule, inputs: Any, decision: _Decision) -
         pieces=pieces(graph, solution),
         sources=solution.weights.digests(),
         notes=list(graph.notes),
+        training=graph.operators[True] is not None,
     )
 
 

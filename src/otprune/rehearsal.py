@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
 from otprune.abstract import watch
+from otprune.channels.graph import ANY_SIZE
 from otprune.channels.operators import Numbers
 from otprune.channels.rules.shaping import SPLITS, VIEWS
 from otprune.errors import ModelError, OtpruneError, VerificationError
@@ -48,7 +49,7 @@ def rehearse(small: nn.Module, plan: PruningPlan) -> None:
     device = next(small.parameters()).device
     example = make(plan.inputs, device, torch.Generator().manual_seed(0))
     try:
-        rehearsal, out = watch(small, example, lambda: _Rehearsal(small, plan.still_read), training=True)
+        rehearsal, out = watch(small, example, lambda: _Rehearsal(small, plan.still_read), training=plan.training)
     except ModelError:
         raise
     except OtpruneError as error:
@@ -67,11 +68,17 @@ def rehearse(small: nn.Module, plan: PruningPlan) -> None:
 
 
 def _require_outputs(shapes: list[list[int]], plan: PruningPlan) -> None:
-    if shapes != plan.outputs:
+    expected = plan.outputs
+    if not (len(shapes) == len(expected) and all(map(_fits, shapes, expected))):
         raise VerificationError(
             f"the pruned model's outputs have shapes {shapes} instead of {plan.outputs}: some line of the model takes "
             f"its channels by number. Leave the layers near it alone with ignore=[...]."
         )
+
+
+def _fits(found: list[int], expected: list[int]) -> bool:
+    pairs = zip(found, expected, strict=False)
+    return len(found) == len(expected) and all(size in (ANY_SIZE, own) for own, size in pairs)
 
 
 def _require_pieces(shapes: list[list[int]], plan: PruningPlan) -> None:

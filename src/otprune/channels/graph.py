@@ -16,6 +16,9 @@ Flags = NDArray[np.bool_]
 Signature = tuple[Hashable, ...]
 
 
+ANY_SIZE = -1  # of an output that depends on data
+
+
 @dataclass(frozen=True, eq=False)
 class Mix:
     """A convolution or linear layer: in each group, every label written depends on every label read.

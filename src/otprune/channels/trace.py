@@ -2,7 +2,8 @@
 
 import math
 from collections import Counter
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -16,6 +17,7 @@ from torch.utils import _pytree as pytree
 from otprune.abstract import watch
 from otprune.channels.evaluation import freeze_what_evaluation_adds
 from otprune.channels.graph import (
+    ANY_SIZE,
     Affine,
     Carry,
     ChannelGraph,
@@ -32,6 +34,8 @@ from otprune.channels.labels import NO_CHANNEL, along, unlabelled
 from otprune.channels.operators import Operators
 from otprune.channels.rules import rule_for
 from otprune.channels.rules.unknown import unknown
+from otprune.channels.sizes import Listener, Origin, sizes_told_apart
+from otprune.errors import ExampleError, OtpruneError
 from otprune.inputs import tensors_in
 from otprune.location import innermost_module, user_location
 
@@ -74,6 +78,18 @@ class Tracer(Operators):
         self._modules = dict(model.named_modules(remove_duplicate=False))
         self.uses: dict[tuple[str, int], Tensor] = {}
         self.notes: list[str] = []
+        self.split_follows_sizes = True
+
+    def looking(self) -> AbstractContextManager[None]:
+        return sizes_told_apart(Listener(self._note_split, self._freeze_counted, lambda: self.busy))
+
+    def _note_split(self, follows_sizes: bool) -> None:
+        self.split_follows_sizes = follows_sizes
+
+    def _freeze_counted(self, origins: Sequence[Origin]) -> None:
+        for tensor, dim in origins:
+            if self.is_labelled(tensor) and self.labels(tensor).shape[dim] > 1:
+                self.freeze(self.labels(tensor), "its channels are counted")
 
     def seen(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> None:
         super().seen(func, args, kwargs, out)
@@ -192,8 +208,10 @@ def trace(model: nn.Module, example: Any) -> ChannelGraph:
     >>> list(trace(net, torch.zeros(1, 3, 8, 8)).batch_norms)
     ['1']
     """
-    tracer, out = watch(model, example, lambda: Tracer(model), training=True)
-    evaluated = freeze_what_evaluation_adds(tracer, example, lambda added: Tracer(model, added))
+    tracer, out, training = _watched(model, example)
+    evaluated: Counter[Signature] | None = tracer.signatures
+    if training:
+        evaluated = freeze_what_evaluation_adds(tracer, example, lambda added: Tracer(model, added))
     for tensor in tensors_in(out):
         labels = tracer.labels(tensor).reshape(-1).numpy()
         parameter = tracer.parameter(tensor)
@@ -208,11 +226,46 @@ def trace(model: nn.Module, example: Any) -> ChannelGraph:
         reshaped=np.unique(np.concatenate([np.zeros(0, np.int64), *tracer.reshaped])),
         count=tracer.count,
         shapes={name: tuple(t.shape) for name, t in tracer.state.items()},
-        outputs=[list(tensor.shape) for tensor in tensors_in(out)],
+        outputs=[_sizes(tensor, tracer.on_data) for tensor in tensors_in(out)],
         numbers=tracer.numbers,
-        operators={True: tracer.signatures, False: evaluated},
+        operators={True: tracer.signatures if training else None, False: evaluated},
         notes=tuple(tracer.notes),
     )
+
+
+def _watched(model: nn.Module, example: Any) -> tuple[Tracer, Any, bool]:
+    """The trace, the output, and whether it was in training mode: a model may want more for that, such as targets."""
+    try:
+        return *watch(model, example, lambda: Tracer(model), training=True), True
+    except ExampleError as error:
+        try:
+            tracer, out = watch(model, example, lambda: Tracer(model), training=False)
+        except OtpruneError:
+            raise error from error.__cause__
+        if _unread(tracer):  # by an auxiliary head, say, which reads channels that would go without it
+            raise error from error.__cause__
+        tracer.notes.append(_untrained(error))
+        return tracer, out, False
+
+
+def _unread(tracer: Tracer) -> set[str]:
+    """The parameters that no operator read."""
+    norms = {name for node in tracer.nodes if isinstance(node, Affine) for name in (node.weight, node.bias)}
+    read = {key for signature in tracer.signatures for key in pytree.tree_leaves(signature) if isinstance(key, str)}
+    return {name for name, _ in tracer.model.named_parameters()} - read - norms
+
+
+def _untrained(error: ExampleError) -> str:
+    cause = error.__cause__ or error
+    return (
+        f"training mode was not looked at, since the model does not run on the example there: {cause} "
+        f"({user_location(cause)}). Where it does more then, pass an example that runs in both modes"
+    )
+
+
+def _sizes(output: Tensor, on_data: bool) -> list[int]:
+    """Of what is made of data, how many boxes say, only the number of dimensions is sure."""
+    return [ANY_SIZE] * output.dim() if on_data else list(output.shape)
 
 
 def _without_unread_results(tracer: Tracer) -> list[Node]:

@@ -11,7 +11,7 @@ from typer.main import get_group
 
 from otprune import __version__
 
-MODULES = ("stages", "rounds", "reproduce", "demo")
+MODULES = ("stages", "rounds", "reproduce", "inspecting", "demo")
 
 
 class Verbs(TyperGroup):

@@ -14,6 +14,7 @@ __all__ = [
     "build",
     "densenet121",
     "digits_net",
+    "image_shape",
     "names",
     "preresnet50",
     "resnet20",
@@ -38,6 +39,11 @@ _CONSTRUCTORS: dict[str, _Constructor] = {
 }
 
 
+_OF_ILSVRC = (3, 224, 224)
+_OF_CIFAR = (3, 32, 32)
+_SHAPES = {"vgg16_bn": _OF_ILSVRC, "preresnet50": _OF_ILSVRC, "digits_net": (1, 8, 8)}
+
+
 def names() -> tuple[str, ...]:
     """The names that `build` knows.
 
@@ -57,3 +63,12 @@ def build(name: str, num_classes: int | None = None) -> nn.Module:
         raise ModelError(f"there is no model named {name!r}; choose one of {', '.join(_CONSTRUCTORS)}")
     constructor = _CONSTRUCTORS[name]
     return constructor() if num_classes is None else constructor(num_classes=num_classes)
+
+
+def image_shape(name: str) -> tuple[int, int, int]:
+    """Channels, height and width of the images that a network of this package is for.
+
+    >>> image_shape("vgg14")
+    (3, 32, 32)
+    """
+    return _SHAPES.get(name, _OF_CIFAR)

@@ -1,4 +1,4 @@
-"""A model by what the user calls it: a network of this package, or a function of a module or of a file."""
+"""A model by what the user calls it: a network of this package or of a library, a function of a module or of a file."""
 
 import functools
 import importlib
@@ -16,13 +16,18 @@ from torch import nn
 from otprune import models
 from otprune.errors import ModelError
 from otprune.location import user_location
+from otprune.models.libraries import build_from, is_library
 
 
-def build_model(wanted: str, num_classes: int) -> nn.Module:
-    """Build `vgg14`, `module:function` or `path/to/file.py:function`; the function gets `num_classes` if it takes it.
+def build_model(wanted: str, num_classes: int | None = None) -> nn.Module:
+    """Build `vgg14`, `torchvision:resnet18`, `timm:resnet18`, `module:function` or `path/to/file.py:function`.
+
+    The function gets `num_classes` if it takes it. Without a number the model has as many classes as it has by itself.
 
     >>> build_model("digits_net", num_classes=3).fc.out_features
     3
+    >>> build_model("torchvision:resnet18").fc.out_features
+    1000
     >>> build_model("otprune.models:digits_net", num_classes=4).fc.out_features
     4
     """
@@ -30,10 +35,12 @@ def build_model(wanted: str, num_classes: int) -> nn.Module:
     if not colon:
         _require_known(wanted)
         return models.build(wanted, num_classes)
-    module = _file_module(Path(source).absolute()) if source.endswith(".py") else _module(source)
-    function = _function(module, name, wanted)
+    function = functools.partial(build_from, source, name) if is_library(source) else _own(source, name, wanted)
+    if num_classes is None and _requires(function, "num_classes"):
+        raise ModelError(f"{wanted} has to be told num_classes: say for how many classes it is to be built")
+    told = {"num_classes": num_classes} if num_classes is not None and _takes(function, "num_classes") else {}
     with _the_users_errors(f"{wanted} cannot be built"):
-        model = function(num_classes=num_classes) if _takes(function, "num_classes") else function()
+        model = function(**told)
     if not isinstance(model, nn.Module):
         raise ModelError(f"{wanted} returns a {type(model).__name__}, not a torch.nn.Module")
     return model
@@ -43,8 +50,13 @@ def _require_known(wanted: str) -> None:
     if wanted not in models.names():
         raise ModelError(
             f"there is no model named {wanted!r}; choose one of {', '.join(models.names())}, "
-            "or your own as module:function or file.py:function"
+            "torchvision:name or timm:name, or your own as module:function or file.py:function"
         )
+
+
+def _own(source: str, name: str, wanted: str) -> Callable[..., Any]:
+    module = _file_module(Path(source).absolute()) if source.endswith(".py") else _module(source)
+    return _function(module, name, wanted)
 
 
 def _module(name: str) -> ModuleType:
@@ -98,11 +110,18 @@ def _takes(function: Callable[..., Any], argument: str) -> bool:
     return any(p.name == argument or p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters)
 
 
+def _requires(function: Callable[..., Any], argument: str) -> bool:
+    parameter = inspect.signature(function).parameters.get(argument)
+    return parameter is not None and parameter.default is inspect.Parameter.empty
+
+
 @contextmanager
 def _the_users_errors(what: str) -> Iterator[None]:
     """Say at which line of the user's code it failed."""
     try:
         yield
+    except ModelError:
+        raise
     except SyntaxError as error:
         raise ModelError(f"{what}: {error.filename}:{error.lineno}: {error.msg}") from error
     except Exception as error:

@@ -80,6 +80,22 @@ def removable_branches(
     return replace(found, idle=absence.idle(removed_layers(graph, found))) if found.ends else found
 
 
+def branches_together(graph: ChannelGraph, ends: Collection[int], model: nn.Module) -> Branches:
+    """As many of the branches with these ends as the graph lets go together, whatever the model's code says."""
+    return _gathered(graph, sorted(ends), model, (), lambda layers: None)
+
+
+def branch_ending_at(graph: ChannelGraph, end: int, model: nn.Module) -> tuple[Branches, str | None]:
+    """The branch whose last batch norm is the node of index `end`, and what in the graph stands against it.
+
+    It has no survivors where the batch norm is added to nothing, and so is the end of no branch.
+    """
+    branch, obstacle = _with_branch(graph, Branches(), end)
+    if obstacle is None and branch.survivors:
+        obstacle = _obstacle_inside(graph, end, branch, model, ())
+    return branch, obstacle
+
+
 def removed_layers(graph: ChannelGraph, branches: Branches) -> list[str]:
     """The modules that go with whole branches, in the order they ran."""
     names = [name for index in sorted(branches.nodes) for name in tensors_of(graph.nodes[index])]

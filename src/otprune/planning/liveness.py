@@ -45,6 +45,13 @@ def always_live(graph: ChannelGraph, classes: Labels) -> Flags:
     return forced
 
 
+def held_by(graph: ChannelGraph, reason: Frozen) -> Labels:
+    """The labels that stay for one reason: those it names, and those along the parameter it names."""
+    names: set[str | None] = {reason.parameter} - {None}
+    along = [labels for node in graph.nodes for labels in _labels_of_parameters(node, names)] if names else []
+    return np.concatenate([reason.labels.reshape(-1), *(labels.reshape(-1) for labels in along)])
+
+
 def _labels_of_parameters(node: object, names: set[str | None]) -> list[Labels]:
     if isinstance(node, Mix):
         wide = [node.reads, node.writes] if node.weight in names else []

@@ -80,6 +80,8 @@ def _tie_all_but(tracer: "Tracer", labels: Tensor, dim: int) -> None:
 def concatenate(tracer: "Tracer", call: "Call") -> None:
     """Concatenation leaves channels apart along its own dimension and aligns them along every other."""
     sources = [source for source in call.args[0] if source.numel() or source.dim() > 1]
+    if not sources:
+        return
     dim = (call.args[1] if len(call.args) > 1 else call.kwargs.get("dim", 0)) % sources[0].dim()
     across = [tracer.labels(source).narrow(dim, 0, 1) for source in sources]
     if any(varying(labels) for labels in across):
@@ -101,14 +103,14 @@ def stack(tracer: "Tracer", call: "Call") -> None:
 
 
 def split(tracer: "Tracer", call: "Call") -> None:
-    """Equal pieces must stay equal; pieces of different sizes are taken as fixed."""
+    """Equal pieces must stay equal; pieces of different sizes, or of a size written in the code, are taken as fixed."""
     source = call.args[0]
     dim = (call.args[2] if len(call.args) > 2 else call.kwargs.get("dim", 0)) % source.dim()
     cuts_channels = tracer.labels(source).shape[dim] > 1
     if cuts_channels:
         sizes = {piece.shape[dim] for piece in call.out}
         lanes = along(tracer.labels(source), dim, source.shape[dim])
-        if len(sizes) > 1 or lanes.shape[1] > 1:
+        if len(sizes) > 1 or lanes.shape[1] > 1 or not tracer.split_follows_sizes:
             tracer.freeze(lanes, f"{call.func} cuts it into pieces of fixed size")
         else:
             tracer.nodes.append(Partition(lanes[:, 0].reshape(len(call.out), -1).numpy()))

@@ -1,0 +1,34 @@
+"""Networks that want more in training than images, and whose outputs depend in size on what they see."""
+
+import torch
+from torch import Tensor, nn
+
+
+class Detector(nn.Module):
+    """In training it wants targets; in evaluation it returns as many scores as are above a threshold."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.body = nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.ReLU(), nn.Conv2d(8, 6, 3))
+        self.norm, self.head = nn.BatchNorm2d(6), nn.Conv2d(6, 4, 1)
+
+    def forward(self, images: list[Tensor], targets: Tensor | None = None) -> dict[str, Tensor]:
+        scores: Tensor = self.head(self.norm(self.body(torch.stack(images))).relu()).flatten(1)
+        if self.training:
+            if targets is None:
+                raise ValueError("in training mode, targets should be passed")
+            return {"loss": (scores - targets).square().mean()}
+        found = scores[scores > scores.mean()]
+        return {"scores": found, "nothing": torch.cat([found[:0], found[:0]])}
+
+
+class Auxiliary(Detector):
+    """A head that runs in training alone, when there are targets."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.auxiliary = nn.Conv2d(8, 1, 1)
+
+    def forward(self, images: list[Tensor], targets: Tensor | None = None) -> dict[str, Tensor]:
+        found = super().forward(images, targets)
+        return found | {"auxiliary": self.auxiliary(self.body[:3](torch.stack(images)))} if self.training else found

@@ -13,7 +13,7 @@ PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 # The hooks are the tools of .venv, and what pre-commit writes for itself stays in there too.
 PRE_COMMIT := PATH="$(abspath $(BIN)):$$PATH" PRE_COMMIT_HOME="$(abspath $(VENV))/pre-commit" $(BIN)/pre-commit
 
-.PHONY: help demo test lint format fuzz bench readme reproduction clean
+.PHONY: help demo test lint format fuzz bench coverage readme reproduction clean
 .DEFAULT_GOAL := help
 
 help:
@@ -23,6 +23,7 @@ help:
 	@echo "make format        let ruff mend what it can"
 	@echo "make fuzz N=5000   pruned equals masked on N random networks"
 	@echo "make bench         every program in benchmarks/"
+	@echo "make coverage      prune the models of torchvision, timm and others; hours, goes on where it stopped"
 	@echo "make readme        fill the README's tables from results/"
 	@echo "make reproduction  draw the figures and write docs/reproduction.md from results/"
 	@echo "make clean         remove .venv and caches"
@@ -52,6 +53,11 @@ fuzz: $(VENV)/.dev
 bench: $(VENV)/.dev
 	@set -e; for program in benchmarks/*.py; do echo "== $$program"; $(BIN)/python $$program; done
 
+# One thread, since every model has a process of its own; `make coverage COVERAGE='--only timm:*'` passes options on.
+coverage: $(VENV)/.coverage
+	OMP_NUM_THREADS=1 PYTHONPATH=benchmarks $(BIN)/python -m model_coverage $(COVERAGE)
+	PYTHONPATH=benchmarks $(BIN)/python tools/coverage_page.py
+
 readme: $(VENV)/.dev
 	$(BIN)/python tools/readme_tables.py
 
@@ -80,3 +86,8 @@ $(VENV)/.dev: $(VENV)/.made
 	@echo 'Installing otprune and what the tests need into $(VENV) (torch is large: a few minutes the first time) ...'
 	$(PIP_INSTALL) --editable '.[dev]'
 	@touch $(VENV)/.demo $@
+
+$(VENV)/.coverage: $(VENV)/.dev
+	@echo 'Installing the libraries whose models are pruned into $(VENV) ...'
+	$(PIP_INSTALL) --editable '.[coverage]'
+	@touch $@

@@ -5,9 +5,9 @@ import torch
 from torch import Tensor
 
 import otprune as ot
-from otprune.errors import ExampleError
+from otprune.errors import ExampleError, ModelError
 from tests.checking import MaskRule, check_model, shrink
-from tests.toys.detectors import Auxiliary, Detector
+from tests.toys.detectors import Auxiliary, Choosing, Detector, Sorting
 
 MASK = {"body.1": [0, 3, 4], "norm": [1, 5]}
 
@@ -17,9 +17,10 @@ def images() -> tuple[list[Tensor]]:
     return ([torch.randn(3, 8, 8, dtype=torch.float64) for _ in range(2)],)
 
 
-def test_a_detector_without_targets_is_pruned_exactly() -> None:
+@pytest.mark.parametrize("build", [Detector, Sorting])
+def test_a_detector_without_targets_is_pruned_exactly(build: type[Detector]) -> None:
     torch.manual_seed(0)
-    outcome = check_model(Detector().double(), images(), MASK)
+    outcome = check_model(build().double(), images(), MASK)
     assert outcome.removed == 5 and outcome.informative
 
 
@@ -48,3 +49,8 @@ def test_a_head_that_only_training_runs_is_not_overlooked() -> None:
     """Its weights would keep their size while what they read shrinks."""
     with pytest.raises(ExampleError, match="targets should be passed"):
         ot.plan(Auxiliary().double(), images())
+
+
+def test_what_chooses_channels_by_their_values_is_refused() -> None:
+    with pytest.raises(ModelError, match=r"branches on its data at detectors\.py"):
+        ot.plan(Choosing().double(), images())

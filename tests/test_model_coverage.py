@@ -73,7 +73,7 @@ def test_every_model_is_in_the_catalogue_once() -> None:
 
 def test_half_of_the_channels_are_drawn_and_a_sum_makes_them_agree() -> None:
     model, x = Branching(), torch.randn(2, 3, 8, 8)
-    agreed, alone = agreeing(model, x, 0), independent(model, 0)
+    agreed, alone = agreeing(model, x, 0), independent(model, ("left.1", "right.1"), 0)
     assert agreed["left.1"] == agreed["right.1"] and alone["left.1"] != alone["right.1"]
     assert all(len(channels) == 16 for mask in (agreed, alone) for channels in mask.values())
 

@@ -1,7 +1,8 @@
 """Run a model once to look at its operators, without computing and without touching it.
 
-Parameters, buffers and inputs are swapped for meta tensors, which have a shape and no data. A model that looks at its
-data (a detector, say) does not run on those; it is then run on the real tensors, its tensors cloned first.
+Parameters, buffers and inputs are swapped for meta tensors, which have a shape and no data. Where an operator needs
+data to tell the shape of its result, as a detector's do, data is made up for it. A model that looks at its data itself
+does not run on meta tensors; it is then run on the real ones, its tensors cloned first.
 """
 
 import contextlib
@@ -45,6 +46,10 @@ class Watcher(TorchDispatchMode):
         """Called after each operator with its arguments and result."""
         raise NotImplementedError
 
+    def branches(self, condition: Tensor) -> None:
+        """Called before the model's code looks at a condition on its data."""
+        refuse_branching(user_location())
+
     def looking(self) -> contextlib.AbstractContextManager[None]:
         """What a subclass needs around the run besides the operators."""
         return contextlib.nullcontext()
@@ -53,17 +58,29 @@ class Watcher(TorchDispatchMode):
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         kwargs = kwargs or {}
-        if func is aten._local_scalar_dense.default:
-            _refuse_branching(args[0])
+        if func is aten._local_scalar_dense.default and args[0].dtype == torch.bool:
+            self.branches(args[0])
         self.busy = True
         try:
             args, kwargs = self._on_one_device(args, kwargs)
             shortcut = SHORTCUTS.get(func) if args and _is_meta_number(args[0]) else None
-            out = func(*args, **kwargs) if shortcut is None else shortcut(*args, **kwargs)
+            out = self._run(func, args, kwargs) if shortcut is None else shortcut(*args, **kwargs)
             self.seen(func, args, kwargs, out)
         finally:
             self.busy = False
         return out
+
+    def _run(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Where the shape of a result depends on data, as that of boxes found does, any data will do for the shape."""
+        try:
+            return func(*args, **kwargs)
+        except (NotImplementedError, RuntimeError):
+            has_none = any(isinstance(t, Tensor) and t.is_meta for t in pytree.tree_leaves((args, kwargs)))
+            if not has_none or func is aten._local_scalar_dense.default:  # of which the model wants more than a shape
+                raise
+        self.on_data = True
+        made, named = pytree.tree_map_only(Tensor, made_up, (args, kwargs))
+        return pytree.tree_map_only(Tensor, _without_data, func(*made, **named))
 
     def _on_one_device(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Tensors the model made itself are real; beside a meta tensor they must be meta too."""
@@ -164,7 +181,7 @@ def _run_on_data(model: nn.Module, example: Any, watcher: W, mode: _Mode) -> tup
 
 def _run(model: nn.Module, example: Any, watcher: W, mode: _Mode, *, on_meta: bool) -> tuple[W, Any]:
     own = named_tensors(model)
-    watcher.on_data = not on_meta
+    watcher.on_data = not on_meta  # and may become so on the way
     watcher.state = {name: _stand_in(tensor, on_meta) for name, tensor in own.items()}
     watcher.names = {id(tensor): name for name, tensor in watcher.state.items()}
     args, kwargs = arguments(example)
@@ -248,13 +265,30 @@ def put_back(model: nn.Module) -> Iterator[None]:
             _CONTAINERS[type(container)](container, content)
 
 
+def made_up(tensor: Tensor) -> Tensor:
+    """Data for a tensor that has none: every condition holds, every index is the first.
+
+    >>> made_up(torch.zeros(2, dtype=torch.bool, device="meta"))
+    tensor([True, True])
+    """
+    if not tensor.is_meta:
+        return tensor
+    if tensor.is_floating_point():
+        return torch.rand(tensor.shape, dtype=tensor.dtype)
+    return torch.full(tensor.shape, tensor.dtype == torch.bool, dtype=tensor.dtype)
+
+
+def _without_data(tensor: Tensor) -> Tensor:
+    return torch.empty_like(tensor, device="meta")
+
+
 def _is_meta_number(value: object) -> bool:
     return isinstance(value, Tensor) and value.is_meta and value.is_floating_point()
 
 
-def _refuse_branching(tensor: Tensor) -> None:
-    if tensor.dtype == torch.bool:
-        raise ModelError(
-            f"the model branches on its data at {user_location()}: what one input shows need not hold for the "
-            f"next. Make the condition independent of tensor values (torch.where keeps it inside one graph)."
-        )
+def refuse_branching(line: str) -> None:
+    """Raise, since the model looks at its data in that line."""
+    raise ModelError(
+        f"the model branches on its data at {line}: what one input shows need not hold for the next. Make the "
+        f"condition independent of tensor values (torch.where keeps it inside one graph)."
+    )

@@ -30,13 +30,14 @@ def freeze_what_evaluation_adds(
         return tracer.signatures
     try:
         operators, _ = watch(model, example, lambda: Operators(model), training=False)
+        added = operators.signatures - tracer.signatures
+        if added or operators.branching:
+            evaluated, out = watch(model, example, lambda: trace_again(added), training=False)
+            evaluated.refuse_harmful_branching(out)
+            _freeze_suspects(evaluated, tracer)
     except OtpruneError as error:
         tracer.notes.append(_unknown(error))
         return None
-    added = operators.signatures - tracer.signatures
-    if added:
-        evaluated, _ = watch(model, example, lambda: trace_again(added), training=False)
-        _freeze_suspects(evaluated, tracer)
     return operators.signatures
 
 

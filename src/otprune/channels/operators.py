@@ -23,6 +23,11 @@ class Numbers(Watcher):
     def __init__(self, model: nn.Module) -> None:
         super().__init__(model)
         self.numbers: dict[str, list[str]] = {}
+        self.branching: str | None = None  # the line that last looked at data
+
+    def branches(self, condition: Tensor) -> None:
+        """Whether that does any harm is for the tracer to find out."""
+        self.branching = user_location()
 
     def seen(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> None:
         if torch.Tag.pointwise in func.tags and getattr(out, "is_meta", False):

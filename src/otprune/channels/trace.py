@@ -14,7 +14,7 @@ from torch.nn.modules.batchnorm import _BatchNorm, _NormBase
 from torch.nn.modules.conv import _ConvNd
 from torch.utils import _pytree as pytree
 
-from otprune.abstract import watch
+from otprune.abstract import refuse_branching, watch
 from otprune.channels.evaluation import freeze_what_evaluation_adds
 from otprune.channels.graph import (
     ANY_SIZE,
@@ -80,6 +80,16 @@ class Tracer(Operators):
         self.notes: list[str] = []
         self.split_follows_sizes = True
 
+    def refuse_harmful_branching(self, values: Any) -> None:
+        """Raise where channels or parameters are used after the model has looked at its data.
+
+        A condition does no harm as long as nothing after it has to do with channels, as in what sorts out boxes.
+        """
+        if self.branching is not None:
+            for tensor in pytree.tree_leaves(values):
+                if isinstance(tensor, Tensor) and (self.is_labelled(tensor) or self.parameter(tensor) is not None):
+                    refuse_branching(self.branching)
+
     def looking(self) -> AbstractContextManager[None]:
         return sizes_told_apart(Listener(self._note_split, self._freeze_counted, lambda: self.busy))
 
@@ -93,6 +103,7 @@ class Tracer(Operators):
 
     def seen(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> None:
         super().seen(func, args, kwargs, out)
+        self.refuse_harmful_branching((args, kwargs))
         call = Call(func, args, kwargs, out)
         if self.suspicious and self.signature(func, args, kwargs) in self.suspicious:
             self._suspect(call)
@@ -212,6 +223,7 @@ def trace(model: nn.Module, example: Any) -> ChannelGraph:
     evaluated: Counter[Signature] | None = tracer.signatures
     if training:
         evaluated = freeze_what_evaluation_adds(tracer, example, lambda added: Tracer(model, added))
+    tracer.refuse_harmful_branching(out)
     for tensor in tensors_in(out):
         labels = tracer.labels(tensor).reshape(-1).numpy()
         parameter = tracer.parameter(tensor)

@@ -1,0 +1,1 @@
+"""How far otprune and Torch-Pruning get with the models of torchvision, timm and other libraries."""

@@ -5,9 +5,10 @@ import torch
 from torch import Tensor
 
 import otprune as ot
+from otprune.abstract import CONDITIONS, made_up
 from otprune.errors import ExampleError, ModelError
 from tests.checking import MaskRule, check_model, shrink
-from tests.toys.detectors import Auxiliary, Choosing, Detector, Sorting
+from tests.toys.detectors import Auxiliary, Choosing, Detector, Ignoring, Sorting, Stopping
 
 MASK = {"body.1": [0, 3, 4], "norm": [1, 5]}
 
@@ -54,3 +55,16 @@ def test_a_head_that_only_training_runs_is_not_overlooked() -> None:
 def test_what_chooses_channels_by_their_values_is_refused() -> None:
     with pytest.raises(ModelError, match=r"branches on its data at detectors\.py"):
         ot.plan(Choosing().double(), images())
+
+
+def test_what_another_path_would_read_is_not_taken_for_unread() -> None:
+    """What only the path not taken reads would be removed, or keep its size while its input shrinks."""
+    with pytest.raises(ModelError, match=r"branches on its data at detectors\.py"):
+        ot.plan(Ignoring().double(), torch.randn(2, 3, 8, 8, dtype=torch.float64))
+    with pytest.raises(ExampleError, match=r"not enough: it does not use second\.weight"):
+        ot.plan(Stopping().double(), images())
+
+
+def test_made_up_data_is_always_the_same() -> None:
+    drawn = [made_up(torch.empty(5, device="meta")) for _ in range(2)]
+    assert torch.equal(*drawn) and made_up(torch.empty(500, dtype=torch.bool, device="meta")).sum() == CONDITIONS

@@ -6,6 +6,7 @@ does not run on meta tensors; it is then run on the real ones, its tensors clone
 """
 
 import contextlib
+import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple, TypeVar
@@ -24,6 +25,9 @@ from otprune.tensors import named_tensors, replaced
 
 aten = torch.ops.aten
 
+CONDITIONS = 100  # that hold in made-up data: of a detector's boxes, say, enough to go on with, and not too many
+_ONE_AT_A_TIME = threading.RLock()  # a run changes what torch's classes do
+
 
 class Watcher(TorchDispatchMode):
     """Sees every ATen operator of one run; subclasses look at them in `seen`."""
@@ -34,7 +38,7 @@ class Watcher(TorchDispatchMode):
         self.state: dict[str, Tensor] = {}
         self.names: dict[int, str] = {}
         self.asked_for_mode = False
-        self.on_data = False
+        self.on_meta = self.on_data = False  # both, where some data was made up
         self.busy = False  # with an operator
         self._constants: dict[int, tuple[Tensor, Tensor]] = {}
 
@@ -46,9 +50,13 @@ class Watcher(TorchDispatchMode):
         """Called after each operator with its arguments and result."""
         raise NotImplementedError
 
-    def branches(self, condition: Tensor) -> None:
-        """Called before the model's code looks at a condition on its data."""
-        refuse_branching(user_location())
+    def looks_at(self, value: Tensor) -> None:
+        """Called before the model's code looks at a number or a condition among its data."""
+        if value.dtype == torch.bool:
+            refuse_branching(user_location())
+
+    def depends_on_data(self) -> None:
+        """Called where the shape of a result does."""
 
     def looking(self) -> contextlib.AbstractContextManager[None]:
         """What a subclass needs around the run besides the operators."""
@@ -58,8 +66,8 @@ class Watcher(TorchDispatchMode):
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         kwargs = kwargs or {}
-        if func is aten._local_scalar_dense.default and args[0].dtype == torch.bool:
-            self.branches(args[0])
+        if func is aten._local_scalar_dense.default:
+            self.looks_at(args[0])
         self.busy = True
         try:
             args, kwargs = self._on_one_device(args, kwargs)
@@ -79,6 +87,7 @@ class Watcher(TorchDispatchMode):
             if not has_none or func is aten._local_scalar_dense.default:  # of which the model wants more than a shape
                 raise
         self.on_data = True
+        self.depends_on_data()
         made, named = pytree.tree_map_only(Tensor, made_up, (args, kwargs))
         return pytree.tree_map_only(Tensor, _without_data, func(*made, **named))
 
@@ -130,7 +139,7 @@ def watch(
     """
     refuse_wrapped(model)
     mode = _Mode(training, noise)
-    with torch.no_grad(), torch.random.fork_rng(devices=[]):
+    with _ONE_AT_A_TIME, torch.no_grad(), torch.random.fork_rng(devices=[]):
         try:
             return _run(model, example, make_watcher(), mode, on_meta=True)
         except OtpruneError:
@@ -181,7 +190,7 @@ def _run_on_data(model: nn.Module, example: Any, watcher: W, mode: _Mode) -> tup
 
 def _run(model: nn.Module, example: Any, watcher: W, mode: _Mode, *, on_meta: bool) -> tuple[W, Any]:
     own = named_tensors(model)
-    watcher.on_data = not on_meta  # and may become so on the way
+    watcher.on_meta, watcher.on_data = on_meta, not on_meta
     watcher.state = {name: _stand_in(tensor, on_meta) for name, tensor in own.items()}
     watcher.names = {id(tensor): name for name, tensor in watcher.state.items()}
     args, kwargs = arguments(example)
@@ -266,7 +275,7 @@ def put_back(model: nn.Module) -> Iterator[None]:
 
 
 def made_up(tensor: Tensor) -> Tensor:
-    """Data for a tensor that has none: every condition holds, every index is the first.
+    """Data for a tensor that has none, always the same: some conditions hold, every index is the first.
 
     >>> made_up(torch.zeros(2, dtype=torch.bool, device="meta"))
     tensor([True, True])
@@ -274,8 +283,11 @@ def made_up(tensor: Tensor) -> Tensor:
     if not tensor.is_meta:
         return tensor
     if tensor.is_floating_point():
-        return torch.rand(tensor.shape, dtype=tensor.dtype)
-    return torch.full(tensor.shape, tensor.dtype == torch.bool, dtype=tensor.dtype)
+        return torch.rand(tensor.shape, dtype=tensor.dtype, generator=torch.Generator().manual_seed(0))
+    made = torch.zeros(tensor.shape, dtype=tensor.dtype)
+    if tensor.dtype == torch.bool:
+        made.view(-1)[:CONDITIONS] = True
+    return made
 
 
 def _without_data(tensor: Tensor) -> Tensor:

@@ -84,7 +84,7 @@ def _fits(found: list[int], expected: list[int]) -> bool:
 def _require_pieces(shapes: list[list[int]], plan: PruningPlan) -> None:
     found = iter(shapes)
     for piece in plan.pieces:
-        if piece.shape not in found:
+        if not any(_fits(shape, piece.shape) for shape in found):
             raise VerificationError(
                 f"the pruned model does not cut its channels at {piece.line} into pieces of shape {piece.shape}, so "
                 f"that line counts on a fixed number of channels: compute it from the tensor's own shape, or leave "

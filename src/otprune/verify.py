@@ -63,7 +63,7 @@ def verify(model: nn.Module, small: nn.Module, plan: PruningPlan, inputs: Any) -
     error, where = _largest(expected, found)
     scale = max((float(t.abs().max()) for t in expected.values() if t.numel()), default=0.0)
     if not math.isfinite(error) or scale == 0:
-        raise VerificationError(f"the outputs are not finite or all zero in {where}: nothing can be compared")
+        raise VerificationError(f"the outputs are empty, not finite or all zero in {where}: nothing can be compared")
     if all(name in moved and torch.equal(value, moved[name]) for name, value in expected.items()):
         raise VerificationError("the masked model's outputs do not depend on its inputs: the comparison proves nothing")
     differing = (name for name, value in layers.items() if _differs(value, layers_found.get(name)))

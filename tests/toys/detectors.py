@@ -51,3 +51,29 @@ class Choosing(Detector):
         found = super().forward(images, targets)
         body = self.body(torch.stack(images))
         return found if self.training else {"channels": body if found["scores"].max() > 0 else self.norm(body)}
+
+
+class Stopping(Detector):
+    """It goes on with another head unless what it found is enough."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.second = nn.Conv2d(8, 1, 1)
+
+    def forward(self, images: list[Tensor], targets: Tensor | None = None) -> dict[str, Tensor]:
+        found = super().forward(images, targets)
+        if self.training or (found["scores"].numel() and found["scores"].max() < 1e9):
+            return {"best": found["loss" if self.training else "scores"].argmax()}
+        return {"best": self.second(self.body[:3](torch.stack(images))).argmax()}
+
+
+class Ignoring(nn.Module):
+    """It looks at its data to tell which of two layers' channels it is going to use."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.one, self.other = (nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8)) for _ in range(2))
+
+    def forward(self, x: Tensor) -> Tensor:
+        one, other = self.one(x), self.other(x)
+        return one.argmax(1) if one.argmax(1).sum() >= 0 else other.argmax(1)

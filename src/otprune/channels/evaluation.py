@@ -31,9 +31,9 @@ def freeze_what_evaluation_adds(
     try:
         operators, _ = watch(model, example, lambda: Operators(model), training=False)
         added = operators.signatures - tracer.signatures
-        if added or operators.branching:
+        if added or operators.looking_at:
             evaluated, out = watch(model, example, lambda: trace_again(added), training=False)
-            evaluated.refuse_harmful_branching(out)
+            evaluated.refuse_harmful_ending(out)
             _freeze_suspects(evaluated, tracer)
     except OtpruneError as error:
         tracer.notes.append(_unknown(error))

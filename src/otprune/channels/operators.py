@@ -23,14 +23,21 @@ class Numbers(Watcher):
     def __init__(self, model: nn.Module) -> None:
         super().__init__(model)
         self.numbers: dict[str, list[str]] = {}
-        self.branching: str | None = None  # the line that last looked at data
+        # The lines that last looked at a condition on data, and at data at all.
+        self.branching: str | None = None
+        self.looking_at: str | None = None
 
-    def branches(self, condition: Tensor) -> None:
+    def looks_at(self, value: Tensor) -> None:
         """Whether that does any harm is for the tracer to find out."""
-        self.branching = user_location()
+        self.depends_on_data()
+        if value.dtype == torch.bool:
+            self.branching = self.looking_at
+
+    def depends_on_data(self) -> None:
+        self.looking_at = user_location()
 
     def seen(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> None:
-        if torch.Tag.pointwise in func.tags and getattr(out, "is_meta", False):
+        if torch.Tag.pointwise in func.tags and not self.on_data:
             numbers = [str(value) for value in (*args, *kwargs.values()) if type(value) in (int, float)]
             if numbers:
                 self.numbers.setdefault(f"{func} at {user_location()}", []).append(", ".join(numbers))

@@ -5,6 +5,7 @@ of channels, such as its root that attention divides by, is another number where
 """
 
 import operator
+import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -38,51 +39,63 @@ class Size(int):
     ('Size', 'Size', 4.0)
     """
 
-    origins: tuple[Origin, ...] = ()
-    listener: Listener | None = None
+    # By weak references: the model's code may keep a size for longer than its tensor, or the trace, should live.
+    origins: tuple[tuple["weakref.ref[Tensor]", int], ...] = ()
+    listener: "weakref.ref[Listener] | None" = None
 
-    def of(self, origins: Sequence[Origin], listener: Listener | None) -> "Size":
+    def of(self, tensor: Tensor, dim: int, listener: Listener) -> "Size":
         """The same, with what it comes from."""
-        self.origins, self.listener = tuple(origins), listener
+        self.origins, self.listener = ((weakref.ref(tensor), dim),), weakref.ref(listener)
         return self
 
     def __float__(self) -> float:
-        if self.listener is not None:
-            self.listener.calculated(self.origins)
+        listener = None if self.listener is None else self.listener()
+        if listener is not None:
+            listener.calculated([(found, dim) for tensor, dim in self.origins if (found := tensor()) is not None])
         return float(int(self))
 
-    def __truediv__(self, other: Any) -> Any:
-        return float(self) / other if isinstance(other, int | float) else NotImplemented
-
-    def __rtruediv__(self, other: Any) -> Any:
-        return other / float(self) if isinstance(other, int | float) else NotImplemented
-
-    def __pow__(self, other: Any, modulo: Any = None) -> Any:
-        return float(self) ** other if isinstance(other, float) or other < 0 else int(self) ** other
+    def __reduce__(self) -> Any:
+        return int, (int(self),)  # saved or copied, it is a plain number
 
 
-def _computed(function: Callable[[Any, Any], Any], turned: bool) -> Callable[[Size, Any], Any]:
+def _whole(function: Callable[[Any, Any], Any], turned: bool) -> Callable[[Size, Any], Any]:
+    """A whole number computed from whole ones is a size; with a fraction in it, the size was calculated with."""
+
     def result(size: Size, other: Any) -> Any:
+        if isinstance(other, float):
+            return function(other, float(size)) if turned else function(float(size), other)
         if not isinstance(other, int):
             return NotImplemented
-        own, origins = int(size), size.origins + (other.origins if isinstance(other, Size) else ())
-        return Size(function(other, own) if turned else function(own, other)).of(origins, size.listener)
+        found = Size(function(other, int(size)) if turned else function(int(size), int(other)))
+        found.origins, found.listener = size.origins + getattr(other, "origins", ()), size.listener
+        return found
 
     return result
 
 
-for _name in ("add", "sub", "mul", "floordiv", "mod"):
-    setattr(Size, f"__{_name}__", _computed(getattr(operator, _name), turned=False))
-    setattr(Size, f"__r{_name}__", _computed(getattr(operator, _name), turned=True))
+def _fraction(function: Callable[[Any, Any], Any], turned: bool) -> Callable[[Size, Any], Any]:
+    def result(size: Size, other: Any) -> Any:
+        if not isinstance(other, int | float):
+            return NotImplemented
+        return function(other, float(size)) if turned else function(float(size), other)
+
+    return result
 
 
-def follows_sizes(given: int | Sequence[int]) -> bool:
-    """Whether all these numbers come from sizes.
+Size.__neg__ = lambda size: 0 - size  # type: ignore[method-assign]
+for _kind, _names in ((_whole, ("add", "sub", "mul", "floordiv", "mod")), (_fraction, ("truediv", "pow"))):
+    for _name in _names:
+        setattr(Size, f"__{_name}__", _kind(getattr(operator, _name), turned=False))
+        setattr(Size, f"__r{_name}__", _kind(getattr(operator, _name), turned=True))
+
+
+def follows_sizes(given: Any) -> bool:
+    """Whether a number, or all of several, come from sizes.
 
     >>> follows_sizes([Size(4), Size(8) - 4]), follows_sizes(4)
     (True, False)
     """
-    return all(isinstance(size, Size) for size in ([given] if isinstance(given, int) else given))
+    return all(isinstance(size, Size) for size in (given if isinstance(given, list | tuple) else [given]))
 
 
 @contextmanager
@@ -103,7 +116,7 @@ def sizes_told_apart(listener: Listener) -> Iterator[None]:
         plain: torch.Size = own_shape.__get__(tensor)
         if listener.deaf():
             return plain
-        return torch.Size(Size(size).of([(tensor, dim)], listener) for dim, size in enumerate(plain))
+        return torch.Size(Size(size).of(tensor, dim, listener) for dim, size in enumerate(plain))
 
     def size(tensor: Tensor, dim: int | None = None) -> torch.Size | int:
         return shape(tensor) if dim is None else shape(tensor)[dim]
@@ -120,11 +133,21 @@ def sizes_told_apart(listener: Listener) -> Iterator[None]:
             listener.calculated([(query, query.dim() - 1)])
         return own_attention(query, *others, scale=scale, **named)
 
-    torch.Tensor.shape, torch.Tensor.size, torch.Tensor.split = property(shape), size, split  # type: ignore
-    F.scaled_dot_product_attention = attention
+    with (
+        _replaced(torch.Tensor, shape=property(shape), size=size, split=split),
+        _replaced(F, scaled_dot_product_attention=attention),
+    ):
+        yield
+
+
+@contextmanager
+def _replaced(owner: Any, **attributes: Any) -> Iterator[None]:
+    """Inside, the owner has other attributes; those that it has from elsewhere come through again at the end."""
+    before = {name: vars(owner)[name] for name in attributes if name in vars(owner)}
+    for name, value in attributes.items():
+        setattr(owner, name, value)
     try:
         yield
     finally:
-        F.scaled_dot_product_attention = own_attention
-        torch.Tensor.split = own_split  # type: ignore[method-assign]
-        del torch.Tensor.shape, torch.Tensor.size  # those of the base class come through again
+        for name in attributes:
+            setattr(owner, name, before[name]) if name in before else delattr(owner, name)

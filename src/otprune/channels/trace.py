@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 import torch
@@ -21,11 +21,14 @@ from otprune.channels.graph import (
     Affine,
     Carry,
     ChannelGraph,
+    Flags,
     Frozen,
     Labels,
     Meeting,
+    Mix,
     Node,
     Overwriting,
+    Pointwise,
     Shaped,
     Signature,
     reads_of,
@@ -40,6 +43,10 @@ from otprune.inputs import tensors_in
 from otprune.location import innermost_module, user_location
 
 _RESIZABLE = (_ConvNd, _NormBase, nn.Linear, nn.PReLU)
+_RUN_ON_DATA = (
+    "the model looks at its data, so it was run on it: numbers that its code computes from the number of channels were "
+    "not compared. Compare outputs with ot.verify"
+)
 _WITHOUT_SIZES = frozenset({nn.Module, nn.Sequential, nn.ModuleList, nn.ModuleDict, nn.ParameterList, nn.ParameterDict})
 
 
@@ -59,6 +66,15 @@ class Call:
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
     out: Any
+
+
+def sizes_of(tensor: Tensor, on_data: bool) -> list[int]:
+    """The sizes of a tensor. Of what is made of data, how many boxes say, only the number of dimensions is sure.
+
+    >>> sizes_of(torch.zeros(3, 4), on_data=False), sizes_of(torch.zeros(3, 4), on_data=True)
+    ([3, 4], [-1, -1])
+    """
+    return [ANY_SIZE] * tensor.dim() if on_data else list(tensor.shape)
 
 
 class Tracer(Operators):
@@ -83,12 +99,39 @@ class Tracer(Operators):
     def refuse_harmful_branching(self, values: Any) -> None:
         """Raise where channels or parameters are used after the model has looked at its data.
 
-        A condition does no harm as long as nothing after it has to do with channels, as in what sorts out boxes.
+        A condition does no harm if nothing after it has to do with channels, as in what sorts out boxes, and nothing is
+        left that the other path could turn to.
         """
         if self.branching is not None:
             for tensor in pytree.tree_leaves(values):
                 if isinstance(tensor, Tensor) and (self.is_labelled(tensor) or self.parameter(tensor) is not None):
                     refuse_branching(self.branching)
+
+    def refuse_harmful_ending(self, out: Any) -> None:
+        """As `refuse_harmful_branching` for what the model returns, and for whatever has not been read by then."""
+        self.refuse_harmful_branching(out)
+        if self.looking_at is not None and (self.unread_parameters() or self._has_unread_channels(out)):
+            refuse_branching(self.looking_at)
+
+    def unread_parameters(self) -> list[str]:
+        """The parameters that no operator read."""
+        norms = {name for node in self.nodes if isinstance(node, Affine) for name in (node.weight, node.bias)}
+        keys = (key for signature in self.signatures for key in pytree.tree_leaves(signature))
+        read = {key for key in keys if isinstance(key, str)}
+        return [name for name, _ in self.model.named_parameters() if name not in read | norms]
+
+    def read_labels(self) -> Flags:
+        """Which labels some operator read."""
+        read = np.zeros(self.count, bool)
+        for labels in (labels for node in self.nodes for labels in reads_of(node)):
+            read[labels] = True
+        return read
+
+    def _has_unread_channels(self, out: Any) -> bool:
+        read = self.read_labels()
+        for tensor in tensors_in(out):
+            read[self.labels(tensor).reshape(-1).numpy()] = True
+        return any(not read[node.writes].all() for node in self.nodes if _makes_channels(node))
 
     def looking(self) -> AbstractContextManager[None]:
         return sizes_told_apart(Listener(self._note_split, self._freeze_counted, lambda: self.busy))
@@ -192,7 +235,8 @@ class Tracer(Operators):
 
     def note_pieces(self, *pieces: Tensor) -> None:
         """Record what channels were cut into, and which line of the model did that."""
-        self.nodes += [Shaped(self.labels(t).numpy(), tuple(t.shape), user_location()) for t in pieces]
+        for piece in pieces:
+            self.nodes.append(Shaped(self.labels(piece).numpy(), tuple(sizes_of(piece, self.on_data)), user_location()))
 
     def _suspect(self, call: Call) -> None:
         tensors = [t for t in pytree.tree_leaves((call.args, call.kwargs)) if self.is_labelled(t)]
@@ -209,6 +253,11 @@ class Tracer(Operators):
         return [(target, self.labels(target)) for target in targets]
 
 
+def _makes_channels(node: Node) -> TypeGuard[Affine | Mix | Pointwise | Carry]:
+    """Whether it writes what the model is bound to read, unlike the places of maxima."""
+    return isinstance(node, Affine | Mix | Pointwise) or (isinstance(node, Carry) and node.keeps != "nothing")
+
+
 def trace(model: nn.Module, example: Any) -> ChannelGraph:
     """Find out which channels of `model` belong together, by running it once on `example`.
 
@@ -223,12 +272,14 @@ def trace(model: nn.Module, example: Any) -> ChannelGraph:
     evaluated: Counter[Signature] | None = tracer.signatures
     if training:
         evaluated = freeze_what_evaluation_adds(tracer, example, lambda added: Tracer(model, added))
-    tracer.refuse_harmful_branching(out)
+    tracer.refuse_harmful_ending(out)
     for tensor in tensors_in(out):
         labels = tracer.labels(tensor).reshape(-1).numpy()
         parameter = tracer.parameter(tensor)
         name = None if parameter is None else parameter.name
         tracer.nodes.append(Frozen(labels, "is an output of the model", "model's end", name, expected=True))
+    if not tracer.on_meta:
+        tracer.notes.append(_RUN_ON_DATA)
     nodes = _without_unread_results(tracer)
     calls = Counter(node.layer for node in nodes if isinstance(node, Affine))
     may_select: Callable[[Affine], bool] = lambda node: calls[node.layer] == 1 and _is_module(model, node.layer)  # noqa: E731
@@ -238,7 +289,7 @@ def trace(model: nn.Module, example: Any) -> ChannelGraph:
         reshaped=np.unique(np.concatenate([np.zeros(0, np.int64), *tracer.reshaped])),
         count=tracer.count,
         shapes={name: tuple(t.shape) for name, t in tracer.state.items()},
-        outputs=[_sizes(tensor, tracer.on_data) for tensor in tensors_in(out)],
+        outputs=[sizes_of(tensor, tracer.on_data) for tensor in tensors_in(out)],
         numbers=tracer.numbers,
         operators={True: tracer.signatures if training else None, False: evaluated},
         notes=tuple(tracer.notes),
@@ -254,37 +305,25 @@ def _watched(model: nn.Module, example: Any) -> tuple[Tracer, Any, bool]:
             tracer, out = watch(model, example, lambda: Tracer(model), training=False)
         except OtpruneError:
             raise error from error.__cause__
-        if _unread(tracer):  # by an auxiliary head, say, which reads channels that would go without it
-            raise error from error.__cause__
+        if unread := tracer.unread_parameters():  # by an auxiliary head, say, whose input would shrink without it
+            raise ExampleError(
+                f"{error} Evaluation mode is not enough: it does not use {unread[0]}."
+            ) from error.__cause__
         tracer.notes.append(_untrained(error))
         return tracer, out, False
-
-
-def _unread(tracer: Tracer) -> set[str]:
-    """The parameters that no operator read."""
-    norms = {name for node in tracer.nodes if isinstance(node, Affine) for name in (node.weight, node.bias)}
-    read = {key for signature in tracer.signatures for key in pytree.tree_leaves(signature) if isinstance(key, str)}
-    return {name for name, _ in tracer.model.named_parameters()} - read - norms
 
 
 def _untrained(error: ExampleError) -> str:
     cause = error.__cause__ or error
     return (
         f"training mode was not looked at, since the model does not run on the example there: {cause} "
-        f"({user_location(cause)}). Where it does more then, pass an example that runs in both modes"
+        f"({user_location(cause)}). If it does more then, see that the pruned model still trains"
     )
-
-
-def _sizes(output: Tensor, on_data: bool) -> list[int]:
-    """Of what is made of data, how many boxes say, only the number of dimensions is sure."""
-    return [ANY_SIZE] * output.dim() if on_data else list(output.shape)
 
 
 def _without_unread_results(tracer: Tracer) -> list[Node]:
     """Nodes without those for results that an operator has and the model ignores, such as the places of maxima."""
-    read = np.zeros(tracer.count, bool)
-    for labels in (labels for node in tracer.nodes for labels in reads_of(node)):
-        read[labels] = True
+    read = tracer.read_labels()
     return [n for n in tracer.nodes if not isinstance(n, Carry) or n.keeps != "nothing" or read[n.writes].any()]
 
 

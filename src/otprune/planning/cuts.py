@@ -6,7 +6,18 @@ from dataclasses import dataclass
 import numpy as np
 from torch import nn
 
-from otprune.channels.graph import Affine, Attached, ChannelGraph, Flags, Mix, Overwriting, Pointwise, Shaped, reads_of
+from otprune.channels.graph import (
+    ANY_SIZE,
+    Affine,
+    Attached,
+    ChannelGraph,
+    Flags,
+    Mix,
+    Overwriting,
+    Pointwise,
+    Shaped,
+    reads_of,
+)
 from otprune.planning.constants import summed_kernel
 from otprune.planning.solve import Solution
 
@@ -74,7 +85,8 @@ def pieces(graph: ChannelGraph, solution: Solution) -> list[Piece]:
 def _shape_left(node: Shaped, live: Flags) -> list[int]:
     stays = live[node.labels]
     lanes = (np.moveaxis(stays, dim, 0).reshape(stays.shape[dim], -1).any(axis=1) for dim in range(stays.ndim))
-    return [size if lane.size == 1 else int(lane.sum()) for lane, size in zip(lanes, node.shape, strict=True)]
+    fixed = ((lane.size == 1 or size == ANY_SIZE, lane, size) for lane, size in zip(lanes, node.shape, strict=True))
+    return [size if stays_so else int(lane.sum()) for stays_so, lane, size in fixed]
 
 
 def not_in_place(model: nn.Module, solution: Solution) -> list[str]:

@@ -66,7 +66,9 @@ class Training:
         if self.schedule not in get_args(ScheduleName):
             raise TrainingError(f"schedule must be one of {', '.join(get_args(ScheduleName))}, not {self.schedule}")
         if self.cutout and not self.augment:
-            raise TrainingError(f"cutout must be 0 where augment is off, not {self.cutout}: it is a way to augment")
+            raise TrainingError(
+                f"cutout must be 0 where augment is off, as a recipe may have it, not {self.cutout}: turn it on"
+            )
         if not all(0 <= share <= 1 for share in self.decay_at):
             raise TrainingError(f"decay_at must be shares of the epochs, from 0 to 1 each, not {self.decay_at}")
         if self.target_flops is not None and not 0 < self.target_flops < 1:

@@ -215,10 +215,15 @@ def _largest(history: Sequence[Epoch], steering: Steering) -> float:
     unit = steering.pace * last.rate  # how far a λ of one moves a γ in a step
     largest = min(SMALL_STEP, 1 / steering.steps) / unit
     if not steering.is_early(last):
-        largest = min(largest, LATE_LIMIT * max(epoch.lam for epoch in history if steering.is_early(epoch)))
+        largest = min(largest, LATE_LIMIT * _largest_early(history, steering))
     if last.epoch >= steering.ending * steering.epochs:
         largest = min(largest, LAST_WAY / (steering.epochs * steering.steps * unit))
     return largest
+
+
+def _largest_early(history: Sequence[Epoch], steering: Steering) -> float:
+    """The largest λ before the first decay, or the first of all where the rate decays from the start."""
+    return max((epoch.lam for epoch in history if steering.is_early(epoch)), default=history[0].lam)
 
 
 def _typical(history: Sequence[Epoch]) -> float:

@@ -46,23 +46,18 @@ def test_a_stage_that_ran_elsewhere_is_told_apart(tmp_path: Path) -> None:
     assert stages.record(run) == record  # to look at it is not to measure it
 
 
-def test_a_stage_that_moved_on_its_way_has_both(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("epoch", "save_every", "ran_on"), [(2, 0, [1, 2]), (1, 3600, [2])], ids=["kept", "lost"])
+def test_a_stage_that_moved_on_its_way_has_both_unless_nothing_was_kept_of_its_beginning(
+    epoch: int, save_every: float, ran_on: list[int], tmp_path: Path
+) -> None:
     run = pipeline(tmp_path)
     with pytest.raises(KeyboardInterrupt):
-        stages.train([run], BreakOff(tmp_path.name, "train", 2), save_every=0)
+        stages.train([run], BreakOff(tmp_path.name, "train", epoch), save_every=save_every)
     torch.set_num_threads(2)
     stages.train([run])
-    assert threads(noted(tmp_path)) == {"train": [1, 2]}
-    assert threads(stages.record(run)["provenance_by_stage"]) == {"train": [1, 2]}
-
-
-def test_what_was_begun_without_a_step_that_was_kept_does_not_count(tmp_path: Path) -> None:
-    run = pipeline(tmp_path)
-    with pytest.raises(KeyboardInterrupt):
-        stages.train([run], BreakOff(tmp_path.name, "train", 1), save_every=3600)
-    torch.set_num_threads(2)
-    stages.train([run])
-    assert threads(noted(tmp_path)) == {"train": [2]}
+    assert threads(noted(tmp_path)) == {"train": ran_on}
+    apart = stages.record(run).get("provenance_by_stage", {})
+    assert threads(apart) == ({"train": ran_on} if len(ran_on) > 1 else {})
 
 
 def test_a_stage_that_is_done_again_is_the_last_to_have_run(tmp_path: Path) -> None:

@@ -2,121 +2,35 @@
 
 import copy
 import math
-from collections.abc import Callable
-from typing import NamedTuple
 
 import pytest
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
-import otprune as ot
 from otprune.errors import TrainingError
-from otprune.training.batch_loss import Teacher
 from otprune.training.compiling import compiled
-from otprune.training.data.images import Dataset, Images
-from otprune.training.loop import train, train_together
+from otprune.training.data.images import Dataset
+from otprune.training.loop import train
 from otprune.training.run import Run, Training
 from otprune.training.step import EpochSums, Optimization, Step
-from tests.checking import MaskRule, shrink
 from tests.gpu import GPU
-
-BATCH, STEPS, LEFT_OVER, CLASSES = 16, 4, 6, 3
-MEAN, STD = torch.tensor([0.4]), torch.tensor([0.3])
-
-
-class Phase(NamedTuple):
-    """An epoch's learning rate and λ."""
-
-    rate: float
-    lam: float
-
-
-class Outcome(NamedTuple):
-    """Everything a training leaves behind."""
-
-    tensors: dict[str, Tensor]
-    momenta: list[Tensor]
-    losses: list[float]
-    hits: list[int]
-
-
-def images(seed: int, count: int = BATCH * STEPS + LEFT_OVER) -> Images:
-    """Noise with a bright stripe whose place is the class."""
-    generator = torch.Generator().manual_seed(seed)
-    labels = torch.randint(CLASSES, (count,), generator=generator)
-    pixels = torch.randint(130, (count, 1, 9, 9), generator=generator)
-    pixels[torch.arange(count), :, 1 + 3 * labels] += 120
-    return Images(pixels.to(torch.uint8), labels)
-
-
-def vgg(widths: tuple[int, ...] = (8, 12, 10)) -> nn.Sequential:
-    """Convs with biases, batch norms and pools, as VGG has them."""
-    torch.manual_seed(0)
-    layers: list[nn.Module] = []
-    for before, width in zip((1, *widths), widths, strict=False):
-        layers += [nn.Conv2d(before, width, 3, padding=1), nn.BatchNorm2d(width), nn.ReLU(inplace=True)]
-        layers.append(nn.MaxPool2d(2, ceil_mode=True))
-        nn.init.uniform_(layers[-3].weight, 0.3, 1)
-    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(widths[-1], CLASSES))
-
-
-def odd_vgg() -> nn.Module:
-    """A pruned VGG whose channels are 13, 7 and 11."""
-    model = vgg((16, 16, 16))
-    shrink(model, {"1": [0, 3, 9], "5": list(range(9)), "9": [1, 2, 5, 10, 15]})
-    small = ot.prune(model, ot.plan(model, torch.zeros(1, 1, 9, 9), MaskRule()))
-    assert [module.num_features for module in small.modules() if isinstance(module, nn.BatchNorm2d)] == [13, 7, 11]
-    return small
-
-
-def stepped(model: nn.Module, phases: list[Phase], optimization: Optimization) -> Outcome:
-    step = Step(model, MEAN, STD, BATCH, optimization)
-    epochs = []
-    for number, phase in enumerate(phases):
-        drawn = images(number)
-        device = step.device
-        step.begin(*phase)
-        step.load(drawn.pixels.to(device), drawn.labels.to(device))
-        for _ in range(STEPS):
-            step()
-        epochs.append(step.sums())
-    assert {(epoch.steps, epoch.failed) for epoch in epochs} == {(STEPS, -1)}
-    return Outcome(model.state_dict(), step.momenta, [epoch.loss for epoch in epochs], [epoch.hits for epoch in epochs])
-
-
-def plain(model: nn.Module, phases: list[Phase], optimization: Optimization) -> Outcome:
-    """The loop that everyone writes, in the model's own precision."""
-    own = list(model.parameters())
-    constants = {"momentum": optimization.momentum, "weight_decay": optimization.weight_decay}
-    optimizer = torch.optim.SGD(own, lr=1.0, nesterov=True, **constants)
-    penalty = (ot.ProximalL1 if optimization.proximal else ot.L1Penalty)(model, lam=0.0).attach(optimizer)
-    losses, hits = [0.0] * len(phases), [0] * len(phases)
-    mean, std = MEAN.to(own[0]), STD.to(own[0])
-    for number, (rate, lam) in enumerate(phases):
-        drawn = images(number)
-        optimizer.param_groups[0]["lr"], penalty.lam = rate, lam
-        batches = zip(drawn.pixels.to(own[0]).split(BATCH), drawn.labels.to(own[0].device).split(BATCH), strict=True)
-        for pixels, labels in list(batches)[:STEPS]:
-            outputs = model((pixels / 255 - mean) / std)
-            loss = F.cross_entropy(outputs, labels, label_smoothing=optimization.label_smoothing)
-            optimizer.zero_grad()
-            loss.backward()
-            optimizer.step()
-            losses[number] += loss.item() * BATCH
-            hits[number] += int((outputs.argmax(1) == labels).sum())
-    return Outcome(model.state_dict(), [optimizer.state[p]["momentum_buffer"] for p in own], losses, hits)
-
-
-def assert_close(found: Outcome, expected: Outcome, tolerance: float) -> None:
-    torch.testing.assert_close(found.tensors, expected.tensors, rtol=tolerance, atol=tolerance)
-    torch.testing.assert_close(found.momenta, expected.momenta, rtol=tolerance, atol=tolerance)
-    assert found.losses == pytest.approx(expected.losses, rel=tolerance)
-    assert found.hits == expected.hits
-
-
-L1 = [Phase(0.05, 0.02), Phase(0.05, 0.04), Phase(0.005, 0.04), Phase(0.005, 0.0)]
-PROXIMAL = [Phase(0.05, 2.0), Phase(0.05, 1.0), Phase(0.01, 1.0)]
+from tests.trained_steps import (
+    BATCH,
+    L1,
+    LEFT_OVER,
+    MEAN,
+    PROXIMAL,
+    STD,
+    STEPS,
+    Outcome,
+    Phase,
+    assert_close,
+    images,
+    odd_vgg,
+    plain,
+    stepped,
+    vgg,
+)
 
 
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 1e-6), (torch.float64, 1e-13)], ids=["fp32", "fp64"])
@@ -199,112 +113,6 @@ def test_fewer_images_than_a_batch_are_refused() -> None:
 def test_settings_out_of_range_are_refused_by_name(setting: dict[str, object]) -> None:
     with pytest.raises(TrainingError, match=f"^{next(iter(setting))} must"):
         Training(**setting)  # type: ignore[arg-type]
-
-
-def constant_logits(*logits: float) -> nn.Sequential:
-    """A model whose outputs do not depend on the image."""
-    model = nn.Sequential(nn.Flatten(), nn.Linear(1, len(logits))).double()
-    nn.init.zeros_(model[1].weight)
-    model[1].bias.data = torch.tensor(logits, dtype=torch.float64)
-    return model
-
-
-def test_distillation_by_hand() -> None:
-    """Divided by the temperature 2, the teacher's outputs say 1/5 and 4/5, the student's 1/4 and 3/4."""
-    student, teacher = constant_logits(0, 2 * math.log(3)), constant_logits(0, 2 * math.log(4))
-    weight, temperature, rate = 0.7, 2.0, 0.1
-    none = Optimization(momentum=0.0, weight_decay=0.0)
-    step = Step(student, torch.zeros(1), torch.ones(1), 1, none, Teacher(teacher, weight, temperature))
-    step.begin(rate, lam=0.0)
-    step.load(torch.zeros(1, 1, 1, 1, dtype=torch.uint8), torch.tensor([1]))
-    step()
-    hard = -math.log(9 / 10)  # at temperature 1, the student says 1/10 and 9/10
-    soft = 1 / 5 * math.log(4 / 5) + 4 / 5 * math.log(16 / 15)
-    assert step.sums().loss == pytest.approx((1 - weight) * hard + weight * temperature**2 * soft, rel=1e-12)
-    slope = (1 - weight) * (1 / 10) + weight * temperature * (1 / 4 - 1 / 5)
-    assert student[1].bias.tolist() == pytest.approx([-rate * slope, 2 * math.log(3) + rate * slope], rel=1e-12)
-    assert teacher[1].bias.tolist() == [0, 2 * math.log(4)]
-
-
-@pytest.mark.parametrize("device", ["cpu", GPU])
-def test_a_teacher_teaches_and_is_not_changed(device: str) -> None:
-    teacher, drawn = vgg((5, 6, 7)).to(device), images(0)
-    before = copy.deepcopy(teacher.state_dict())
-    found = []
-    for weight in (0.0, 0.9):
-        step = Step(vgg().to(device), MEAN, STD, BATCH, teacher=Teacher(teacher.train(), weight))
-        step.begin(rate=0.05, lam=0.0)
-        step.load(drawn.pixels.to(device), drawn.labels.to(device))
-        step()
-        found.append(step.sums().loss)
-    torch.testing.assert_close(teacher.state_dict(), before, rtol=0, atol=0)
-    assert all(map(math.isfinite, found)) and found[0] != pytest.approx(found[1], rel=1e-2)
-
-
-class Dropping(nn.Module):
-    """A model with random numbers of its own."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.body, self.dropout, self.head = vgg()[:-1], nn.Dropout(0.3), vgg()[-1]
-
-    def forward(self, x: Tensor) -> Tensor:
-        scores: Tensor = self.head(self.dropout(self.body(x)))
-        return scores
-
-
-@pytest.mark.parametrize("device", ["cpu", GPU])
-@pytest.mark.parametrize("build", [vgg, Dropping])
-def test_side_by_side_each_run_is_what_it_is_alone(build: Callable[[], nn.Module], device: str) -> None:
-    data = Dataset.of(images(0), images(1), ("a", "b", "c"))
-    trainings = [
-        Training(epochs=2, batch=BATCH, lam=1e-3),
-        Training(epochs=1, batch=8, lam=1e-2, seed=1, augment=False),
-        Training(epochs=3, batch=BATCH, lam=1e-3, proximal=True, label_smoothing=0.1),
-    ]
-    together, alone = ([Run(build().to(device), data, training) for training in trainings] for _ in range(2))
-    train_together(together)
-    for run in alone:
-        train(run)
-    noise = {"rtol": 0, "atol": 0} if device == "cpu" else {"rtol": 0.02, "atol": 0.02}
-    for left, right in zip(together, alone, strict=True):
-        losses = ([epoch.loss for epoch in run.history] for run in (left, right))
-        torch.testing.assert_close(*losses, **noise)
-        assert len(left.history) == left.training.epochs
-        torch.testing.assert_close(dict(left._tensors()), dict(right._tensors()), **noise)
-    assert len({run.history[0].loss for run in together}) == 3
-
-
-def dropout_run(device: str) -> Run:
-    """Images and weights stay the same, so what differs from step to step is what dropout drops."""
-    one = images(0)[torch.zeros(4, dtype=torch.int64)]
-    same = Dataset.of(one, one, ("a", "b", "c"))
-    torch.manual_seed(0)
-    model = nn.Sequential(nn.Flatten(), nn.Dropout(0.5), nn.Linear(81, CLASSES)).to(device)
-    return Run(model, same, Training(epochs=2, batch=1, rate=0.0, augment=False))
-
-
-def losses_step_by_step(run: Run) -> list[float]:
-    losses = []
-    for _ in range(run.training.epochs):
-        run.begin_epoch()
-        for _ in range(run.steps):
-            before = run.step.sums().loss
-            run.advance()
-            losses.append(round(run.step.sums().loss - before, 6))
-        run.end_epoch()
-    return losses
-
-
-@pytest.mark.parametrize("device", ["cpu", GPU])
-def test_every_step_draws_random_numbers_of_its_own_and_leaves_others_alone(device: str) -> None:
-    run, again = dropout_run(device), dropout_run(device)
-    state = torch.get_rng_state()
-    losses = losses_step_by_step(run)
-    assert len(set(losses)) == 8
-    assert torch.equal(torch.get_rng_state(), state)
-    torch.rand(3, device=device)
-    assert losses_step_by_step(again) == losses
 
 
 @pytest.mark.parametrize("device", [GPU])

@@ -36,16 +36,9 @@ def cat_positions(choices: Choices, scene: Scene, index: int) -> Step:
 
 @kind(has_spatial_twin, weight=3)
 def cat_batch(choices: Choices, scene: Scene, index: int) -> Step:
-    return make_step(
-        "cat_batch",
-        [index, choices.pick(scene.same_shape(index))],
-        dims=scene.dims(index),
-        cin=scene.channels(index),
-        cout=scene.width(choices),
-        bn=choices.flag(),
-        act=any_act(choices),
-        join=choices.pick(["sum", "cat"]),
-    )
+    twins, sizes = _convolved_twins(choices, scene, index)
+    bn, act = choices.flag(), any_act(choices)
+    return make_step("cat_batch", twins, **sizes, bn=bn, act=act, join=choices.pick(["sum", "cat"]))
 
 
 @kind(lambda scene, index: has_twin(scene, index) and 2 * scene.channels(index) <= MOST_CHANNELS, weight=3)
@@ -56,11 +49,11 @@ def stack(choices: Choices, scene: Scene, index: int) -> Step:
 
 @kind(lambda scene, index: scene.dims(index) < 3 and has_spatial_twin(scene, index))
 def stack_conv(choices: Choices, scene: Scene, index: int) -> Step:
-    return make_step(
-        "stack_conv",
-        [index, choices.pick(scene.same_shape(index))],
-        dims=scene.dims(index),
-        cin=scene.channels(index),
-        cout=scene.width(choices),
-        bias=choices.flag(),
-    )
+    twins, sizes = _convolved_twins(choices, scene, index)
+    return make_step("stack_conv", twins, **sizes, bias=choices.flag())
+
+
+def _convolved_twins(choices: Choices, scene: Scene, index: int) -> tuple[list[int], dict[str, int]]:
+    """Two tensors of one shape, and what a convolution over both of them is made with."""
+    twins = [index, choices.pick(scene.same_shape(index))]
+    return twins, {"dims": scene.dims(index), "cin": scene.channels(index), "cout": scene.width(choices)}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import cast
+from typing import Any, cast
 
 from torch import Tensor, nn
 
@@ -10,47 +10,22 @@ from tests.net_layers import TRANSPOSED, Layer, activation, conv, norm
 
 
 class Conv(Layer):
-    """A convolution alone."""
+    """A convolution alone; it takes what `conv` does."""
 
-    def __init__(
-        self,
-        dims: int,
-        cin: int,
-        cout: int,
-        kernel: int,
-        stride: int,
-        padding: int,
-        dilation: int,
-        groups: int,
-        bias: bool,
-    ) -> None:
+    def __init__(self, **options: Any) -> None:
         super().__init__()
-        self.conv = conv(dims, cin, cout, kernel, stride, padding, dilation, groups, bias)
+        self.conv = conv(**options)
 
     def forward(self, x: Tensor) -> Tensor:
         return self.conv(x)
 
 
-class ConvBnAct(Layer):
+class ConvBnAct(Conv):
     """A convolution, a batch norm and an activation."""
 
-    def __init__(
-        self,
-        dims: int,
-        cin: int,
-        cout: int,
-        kernel: int,
-        stride: int,
-        padding: int,
-        dilation: int,
-        groups: int,
-        bias: bool,
-        affine: bool,
-        act: str,
-    ) -> None:
-        super().__init__()
-        self.conv = conv(dims, cin, cout, kernel, stride, padding, dilation, groups, bias)
-        self.bn = norm(dims, cout, affine)
+    def __init__(self, affine: bool, act: str, **options: Any) -> None:
+        super().__init__(**options)
+        self.bn = norm(options["dims"], options["cout"], affine)
         self.act = activation(act)
 
     def forward(self, x: Tensor) -> Tensor:

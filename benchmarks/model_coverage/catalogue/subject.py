@@ -12,7 +12,7 @@ from torch import Tensor, nn
 class Subject:
     """A model of a library, built with random weights, and an example of what it takes, of torch's default type."""
 
-    library: str
+    package: str
     name: str
     build: Callable[[], nn.Module]
     example: Callable[[], Any]
@@ -20,7 +20,7 @@ class Subject:
     @property
     def key(self) -> str:
         """What the model is called in records and on the command line."""
-        return f"{self.library}:{self.name}"
+        return f"{self.package}:{self.name}"
 
 
 def images(*shape: int) -> Callable[[], Tensor]:

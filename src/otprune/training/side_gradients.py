@@ -14,19 +14,19 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-from torch import Tensor, fx
+from torch import Tensor, fx, library
 from torch._inductor.custom_graph_pass import CustomGraphPass, get_hash_for_files
 
 from otprune.training.sgd import LARGE
 
 _backward = torch.ops.aten.convolution_backward.default
 _SETTINGS = "int[] stride, int[] padding, int[] dilation, bool transposed, int[] output_padding, int groups"
-torch.library.define(
+library.define(
     "otprune::weight_gradient",
     f"(Tensor gradient, Tensor read, Tensor weight, {_SETTINGS}, bool late) -> Tensor",
 )
 # It writes nothing, but whoever reads the gradients must come after it, and what they are made of must last so long.
-torch.library.define("otprune::join", "(Tensor(a!)[] gradients, Tensor[] held) -> ()")
+library.define("otprune::join", "(Tensor(a!)[] gradients, Tensor[] held) -> ()")
 
 
 class WeightGradientsAside(CustomGraphPass):
@@ -105,10 +105,10 @@ def _join_aside(gradients: Sequence[Tensor], held: Sequence[Tensor]) -> None:
 
 
 for _kind, _gradient_on, _join_on in (("CPU", _weight_gradient, _join), ("CUDA", _weight_gradient_aside, _join_aside)):
-    torch.library.impl("otprune::weight_gradient", _kind, _gradient_on)
-    torch.library.impl("otprune::join", _kind, _join_on)
-torch.library.register_fake("otprune::weight_gradient", _weight_gradient)
-torch.library.register_fake("otprune::join", _join)
+    library.impl("otprune::weight_gradient", _kind, _gradient_on)
+    library.impl("otprune::join", _kind, _join_on)
+library.register_fake("otprune::weight_gradient", _weight_gradient)
+library.register_fake("otprune::join", _join)
 
 
 def _only_returned(node: fx.Node) -> bool:

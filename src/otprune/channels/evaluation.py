@@ -14,7 +14,7 @@ from otprune.errors import OtpruneError
 from otprune.location import user_location
 
 if TYPE_CHECKING:
-    from otprune.channels.trace import Tracer
+    from otprune.channels.tracer import Tracer
 
 
 def freeze_what_evaluation_adds(
@@ -42,12 +42,21 @@ def freeze_what_evaluation_adds(
 
 
 def _unknown(error: OtpruneError) -> str:
-    cause = error.__cause__ or error
     return (
-        f"evaluation mode was not looked at, since the model does not run on the example there: {cause} "
-        f"({user_location(cause)}). Channels that only evaluation mode needs may go: pass an example that runs in both "
-        f"modes, or leave layers alone with ignore=[...]"
+        f"{not_looked_at('evaluation', error)}. Channels that only evaluation mode needs may go: pass an example that "
+        f"runs in both modes, or leave layers alone with ignore=[...]"
     )
+
+
+def not_looked_at(mode: str, error: OtpruneError) -> str:
+    """That a mode was left out, and why.
+
+    >>> not_looked_at("training", OtpruneError("no targets")).partition(", ")[0]
+    'training mode was not looked at'
+    """
+    cause = error.__cause__ or error
+    found = f"{cause} ({user_location(cause)})"
+    return f"{mode} mode was not looked at, since the model does not run on the example there: {found}"
 
 
 def _freeze_suspects(evaluated: "Tracer", tracer: "Tracer") -> None:

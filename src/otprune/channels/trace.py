@@ -1,261 +1,25 @@
 """Run a model once and write down what its operators do to channels."""
 
-import math
 from collections import Counter
-from collections.abc import Callable, Collection, Sequence
-from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
-from typing import Any, TypeGuard
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
-import torch
-from torch import Tensor, nn
-from torch.nn.modules.batchnorm import _BatchNorm, _NormBase
-from torch.nn.modules.conv import _ConvNd
-from torch.utils import _pytree as pytree
+from torch import nn
+from torch.nn.modules.batchnorm import _BatchNorm
 
-from otprune.abstract import refuse_branching, watch
-from otprune.channels.evaluation import freeze_what_evaluation_adds
-from otprune.channels.graph import (
-    ANY_SIZE,
-    Affine,
-    Carry,
-    ChannelGraph,
-    Flags,
-    Frozen,
-    Labels,
-    Meeting,
-    Mix,
-    Node,
-    Overwriting,
-    Pointwise,
-    Shaped,
-    Signature,
-    reads_of,
-)
-from otprune.channels.labels import NO_CHANNEL, along, unlabelled
-from otprune.channels.operators import Operators
-from otprune.channels.rules import rule_for
-from otprune.channels.rules.unknown import unknown
-from otprune.channels.sizes import Listener, Origin, sizes_told_apart
+from otprune.abstract import watch
+from otprune.channels.evaluation import freeze_what_evaluation_adds, not_looked_at
+from otprune.channels.graph import Affine, Carry, ChannelGraph, Frozen, Node, Signature
+from otprune.channels.tracer import Tracer, sizes_of
 from otprune.errors import ExampleError, OtpruneError
 from otprune.inputs import tensors_in
-from otprune.location import innermost_module, user_location
 
-_RESIZABLE = (_ConvNd, _NormBase, nn.Linear, nn.PReLU)
 _RUN_ON_DATA = (
     "the model looks at its data, so it was run on it: numbers that its code computes from the number of channels were "
     "not compared. Compare outputs with ot.verify"
 )
-_WITHOUT_SIZES = frozenset({nn.Module, nn.Sequential, nn.ModuleList, nn.ModuleDict, nn.ParameterList, nn.ParameterDict})
-
-
-@dataclass(frozen=True)
-class Parameter:
-    """A parameter or buffer as an operator sees it: `axes` names the parameter's axis behind each dimension."""
-
-    name: str
-    axes: tuple[int | None, ...]
-
-
-@dataclass(frozen=True)
-class Call:
-    """One operator with its arguments and result."""
-
-    func: Any
-    args: tuple[Any, ...]
-    kwargs: dict[str, Any]
-    out: Any
-
-
-def sizes_of(tensor: Tensor, on_data: bool) -> list[int]:
-    """The sizes of a tensor. Of what is made of data, how many boxes say, only the number of dimensions is sure.
-
-    >>> sizes_of(torch.zeros(3, 4), on_data=False), sizes_of(torch.zeros(3, 4), on_data=True)
-    ([3, 4], [-1, -1])
-    """
-    return [ANY_SIZE] * tensor.dim() if on_data else list(tensor.shape)
-
-
-class Tracer(Operators):
-    """Gives labels to channels and follows them from operator to operator.
-
-    What the `suspicious` operators read is noted in `suspects`.
-    """
-
-    def __init__(self, model: nn.Module, suspicious: Collection[Signature] = ()) -> None:
-        super().__init__(model)
-        self.suspicious = suspicious
-        self.suspects: list[Frozen] = []
-        self.nodes: list[Node] = []
-        self.ties: list[tuple[Labels, Labels]] = []
-        self.reshaped: list[Labels] = []
-        self.count = NO_CHANNEL + 1
-        self._modules = dict(model.named_modules(remove_duplicate=False))
-        self.uses: dict[tuple[str, int], Tensor] = {}
-        self.notes: list[str] = []
-        self.split_follows_sizes = True
-
-    def refuse_harmful_branching(self, values: Any) -> None:
-        """Raise where channels or parameters are used after the model has looked at its data.
-
-        A condition does no harm if nothing after it has to do with channels, as in what sorts out boxes, and nothing is
-        left that the other path could turn to.
-        """
-        if self.branching is not None:
-            for tensor in pytree.tree_leaves(values):
-                if isinstance(tensor, Tensor) and (self.is_labelled(tensor) or self.parameter(tensor) is not None):
-                    refuse_branching(self.branching)
-
-    def refuse_harmful_ending(self, out: Any) -> None:
-        """As `refuse_harmful_branching` for what the model returns, and for whatever has not been read by then."""
-        self.refuse_harmful_branching(out)
-        if self.looking_at is not None and (self.unread_parameters() or self._has_unread_channels(out)):
-            refuse_branching(self.looking_at)
-
-    def unread_parameters(self) -> list[str]:
-        """The parameters that no operator read."""
-        norms = {name for node in self.nodes if isinstance(node, Affine) for name in (node.weight, node.bias)}
-        keys = (key for signature in self.signatures for key in pytree.tree_leaves(signature))
-        read = {key for key in keys if isinstance(key, str)}
-        return [name for name, _ in self.model.named_parameters() if name not in read | norms]
-
-    def read_labels(self) -> Flags:
-        """Which labels some operator read."""
-        read = np.zeros(self.count, bool)
-        for labels in (labels for node in self.nodes for labels in reads_of(node)):
-            read[labels] = True
-        return read
-
-    def _has_unread_channels(self, out: Any) -> bool:
-        read = self.read_labels()
-        for tensor in tensors_in(out):
-            read[self.labels(tensor).reshape(-1).numpy()] = True
-        return any(not read[node.writes].all() for node in self.nodes if _makes_channels(node))
-
-    def looking(self) -> AbstractContextManager[None]:
-        return sizes_told_apart(Listener(self._note_split, self._freeze_counted, lambda: self.busy))
-
-    def _note_split(self, follows_sizes: bool) -> None:
-        self.split_follows_sizes = follows_sizes
-
-    def _freeze_counted(self, origins: Sequence[Origin]) -> None:
-        for tensor, dim in origins:
-            if self.is_labelled(tensor) and self.labels(tensor).shape[dim] > 1:
-                self.freeze(self.labels(tensor), "its channels are counted")
-
-    def seen(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> None:
-        super().seen(func, args, kwargs, out)
-        self.refuse_harmful_branching((args, kwargs))
-        call = Call(func, args, kwargs, out)
-        if self.suspicious and self.signature(func, args, kwargs) in self.suspicious:
-            self._suspect(call)
-        overwritten = self._overwritten(call) if func._schema.is_mutable else []
-        rule = unknown if "out" in kwargs else rule_for(func)
-        rule(self, call)
-        for target, labels in overwritten:
-            results = self.labels(target).reshape(-1).numpy()
-            self.nodes.append(Overwriting(labels.reshape(-1).numpy(), results, innermost_module()))
-        if func.is_view and isinstance(args[0], Tensor):
-            for view in pytree.tree_leaves(out):
-                view._otprune_aliased = args[0]._otprune_aliased = True  # type: ignore[attr-defined]
-
-    def labels(self, tensor: Tensor) -> Tensor:
-        """The labels of `tensor`, as many dimensions as it has."""
-        found = getattr(tensor, "_otprune_labels", None)
-        return unlabelled(tensor.dim()) if found is None else found
-
-    def is_labelled(self, tensor: object) -> bool:
-        return getattr(tensor, "_otprune_labels", None) is not None
-
-    def mark(self, tensor: Tensor, labels: Tensor) -> None:
-        tensor._otprune_labels = labels  # type: ignore[attr-defined]
-
-    def parameter(self, tensor: object) -> Parameter | None:
-        """The parameter or buffer that `tensor` is, or is a rearranged view of."""
-        name = self.name_of(tensor)
-        if name is not None:
-            return Parameter(name, tuple(range(tensor.dim())))  # type: ignore[attr-defined]
-        return getattr(tensor, "_otprune_parameter", None)
-
-    def mark_parameter(self, tensor: Tensor, parameter: Parameter) -> None:
-        tensor._otprune_parameter = parameter  # type: ignore[attr-defined]
-
-    def fresh(self, *shape: int) -> Tensor:
-        """New labels, one for each element of `shape`."""
-        number = math.prod(shape)
-        self.count += number
-        return torch.arange(self.count - number, self.count).view(shape)
-
-    def tie(self, left: Tensor, right: Tensor, why: str) -> None:
-        """Make labels one and the same; what meets "no channel" must stay."""
-        left, right = torch.broadcast_tensors(left, right)
-        self.freeze_lonely(left, right, why)
-        a, b = left.reshape(-1).numpy(), right.reshape(-1).numpy()
-        self.ties.append((a, b))
-
-    def lane(self, tensor: Tensor, dim: int, why: str) -> Tensor:
-        """One label for each position along `dim`, where whatever lies at the same one counts as one channel."""
-        lanes = along(self.labels(tensor), dim, tensor.shape[dim])
-        if lanes.shape[1] == 1:
-            return lanes[:, 0]
-        self.tie(lanes[:, :1], lanes, why)
-        writes = self.fresh(len(lanes))
-        self.nodes.append(Meeting(lanes.numpy(), writes.numpy()))
-        return writes
-
-    def freeze_lonely(self, left: Tensor, right: Tensor, why: str) -> None:
-        """A channel that meets "no channel" must stay."""
-        lonely = (left == NO_CHANNEL) != (right == NO_CHANNEL)
-        if lonely.any():
-            self.freeze(torch.maximum(left, right)[lonely], why)
-
-    def use(self, name: str, axis: int, labels: Tensor) -> None:
-        """Labels that run along an axis of a parameter; a second use of the parameter ties them to the first."""
-        earlier = self.uses.setdefault((name, axis), labels)
-        if earlier is labels:
-            self._freeze_if_size_is_kept(name)
-        else:
-            self.tie(earlier, labels, f"{name} is used for different channels")
-
-    def _freeze_if_size_is_kept(self, name: str) -> None:
-        module = self._modules[name.rpartition(".")[0]]
-        if _keeps_its_sizes(type(module)):
-            self.freeze_parameter(name, f"{type(module).__name__} keeps its sizes to itself")
-
-    def freeze(self, labels: Tensor, reason: str) -> None:
-        """Record that these labels must stay, and which line of the model is the cause."""
-        kept = labels[labels != NO_CHANNEL].reshape(-1).numpy()
-        if kept.size:
-            self.nodes.append(Frozen(kept, reason, user_location()))
-
-    def freeze_parameter(self, name: str, reason: str) -> None:
-        """Record that a parameter is read in a way that fixes its shape."""
-        self.nodes.append(Frozen(np.zeros(0, np.int64), reason, user_location(), name))
-
-    def note_pieces(self, *pieces: Tensor) -> None:
-        """Record what channels were cut into, and which line of the model did that."""
-        for piece in pieces:
-            self.nodes.append(Shaped(self.labels(piece).numpy(), tuple(sizes_of(piece, self.on_data)), user_location()))
-
-    def _suspect(self, call: Call) -> None:
-        tensors = [t for t in pytree.tree_leaves((call.args, call.kwargs)) if self.is_labelled(t)]
-        labels = [np.zeros(0, np.int64), *(self.labels(t).reshape(-1).numpy() for t in tensors)]
-        reason = f"{call.func} runs in evaluation mode alone"
-        self.suspects.append(Frozen(np.concatenate(labels), reason, user_location()))
-
-    def _overwritten(self, call: Call) -> list[tuple[Tensor, Tensor]]:
-        """What an in-place operator writes into, with the labels from before; what others see through a view stays."""
-        targets = [t for t in (*call.args[:1], call.kwargs.get("out")) if isinstance(t, Tensor) and self.is_labelled(t)]
-        for target in targets:
-            if getattr(target, "_otprune_aliased", False):
-                self.freeze(self.labels(target), f"{call.func} writes into a view of another tensor")
-        return [(target, self.labels(target)) for target in targets]
-
-
-def _makes_channels(node: Node) -> TypeGuard[Affine | Mix | Pointwise | Carry]:
-    """Whether it writes what the model is bound to read, unlike the places of maxima."""
-    return isinstance(node, Affine | Mix | Pointwise) or (isinstance(node, Carry) and node.keeps != "nothing")
 
 
 def trace(model: nn.Module, example: Any) -> ChannelGraph:
@@ -264,6 +28,7 @@ def trace(model: nn.Module, example: Any) -> ChannelGraph:
     The model is left as it was. Print the result to see what is frozen and which line is the cause, and what could
     not be found out.
 
+    >>> import torch
     >>> net = nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.ReLU(), nn.Conv2d(8, 4, 1))
     >>> list(trace(net, torch.zeros(1, 3, 8, 8)).batch_norms)
     ['1']
@@ -309,28 +74,15 @@ def _watched(model: nn.Module, example: Any) -> tuple[Tracer, Any, bool]:
             raise ExampleError(
                 f"{error} Evaluation mode is not enough: it does not use {unread[0]}."
             ) from error.__cause__
-        tracer.notes.append(_untrained(error))
+        said = not_looked_at("training", error)
+        tracer.notes.append(f"{said}. If it does more then, see that the pruned model still trains")
         return tracer, out, False
-
-
-def _untrained(error: ExampleError) -> str:
-    cause = error.__cause__ or error
-    return (
-        f"training mode was not looked at, since the model does not run on the example there: {cause} "
-        f"({user_location(cause)}). If it does more then, see that the pruned model still trains"
-    )
 
 
 def _without_unread_results(tracer: Tracer) -> list[Node]:
     """Nodes without those for results that an operator has and the model ignores, such as the places of maxima."""
     read = tracer.read_labels()
     return [n for n in tracer.nodes if not isinstance(n, Carry) or n.keeps != "nothing" or read[n.writes].any()]
-
-
-def _keeps_its_sizes(kind: type[nn.Module]) -> bool:
-    """Whether torch's own code in it counts on sizes that surgery does not know how to change."""
-    counting = {base for base in kind.__mro__ if base.__module__.startswith("torch.nn.modules.")}
-    return bool(counting - _WITHOUT_SIZES) and not issubclass(kind, _RESIZABLE)
 
 
 def _is_module(model: nn.Module, layer: str) -> bool:

@@ -12,7 +12,7 @@ from otprune.channels.labels import broadcast, laid_out_fully, varying
 from otprune.channels.rules.unknown import freeze_arguments
 
 if TYPE_CHECKING:
-    from otprune.channels.trace import Call, Parameter, Tracer
+    from otprune.channels.tracer import Call, Parameter, Tracer
 
 aten = torch.ops.aten
 

@@ -10,7 +10,7 @@ from otprune.channels.rules.unknown import freeze_arguments
 from otprune.shortcuts import BATCH_NORMS
 
 if TYPE_CHECKING:
-    from otprune.channels.trace import Call, Tracer
+    from otprune.channels.tracer import Call, Tracer
 
 aten = torch.ops.aten
 

@@ -9,7 +9,7 @@ from otprune.channels.graph import Carry, Sum
 from otprune.channels.rules.unknown import freeze_arguments
 
 if TYPE_CHECKING:
-    from otprune.channels.trace import Call, Tracer
+    from otprune.channels.tracer import Call, Tracer
 
 aten = torch.ops.aten
 

@@ -6,7 +6,7 @@ from torch import Tensor
 from torch.utils import _pytree as pytree
 
 if TYPE_CHECKING:
-    from otprune.channels.trace import Call, Tracer
+    from otprune.channels.tracer import Call, Tracer
 
 
 def unknown(tracer: "Tracer", call: "Call") -> None:

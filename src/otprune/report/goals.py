@@ -20,6 +20,7 @@ INTRODUCTION = (
     "[best](../src/otprune/experiments/recipes/best.toml) instead of the paper's. A goal is reached where the mean "
     "accuracy over all seeds is, and no seed costs more."
 )
+STAGES = {"finetuned": "fine-tuned", "recalibrated": "recalibrated, not fine-tuned"}  # the last one first
 
 
 @dataclass(frozen=True)
@@ -31,9 +32,14 @@ class Attempt:
     seeds: int
 
     @property
+    def stage(self) -> str:
+        """The last stage that every seed has come to, which is what they are judged by."""
+        return next(stage for stage in STAGES if all(f"accuracy_{stage}" in one for one in self.found))
+
+    @property
     def accuracy(self) -> Spread | None:
         """In percent, over the seeds that there are."""
-        return spread(100 * one["accuracy_finetuned"] for one in self.found) if self.found else None
+        return spread(100 * one[f"accuracy_{self.stage}"] for one in self.found) if self.found else None
 
     @property
     def verdict(self) -> Verdict:
@@ -67,9 +73,9 @@ def goals(records: Records) -> Iterator[str]:
     'Which runs the recipe was chosen by is not yet recorded.'
     """
     costs = ("FLOPs (M) of each seed", "params (M) of each seed")
-    header = ("network", "goal", "paper", "reached", "accuracy (%), here", *costs, "seeds")
+    header = ("network", "goal", "paper", "reached", "judged", "accuracy (%), here", *costs, "seeds")
     yield INTRODUCTION
-    yield markdown_table(header, [_goal_row(attempt) for attempt in attempts(records)], texts=4)
+    yield markdown_table(header, [_goal_row(attempt) for attempt in attempts(records)], texts=5)
     yield from chosen_by(records)
 
 
@@ -80,16 +86,24 @@ def goals_are_reached(records: Records) -> Claim:
     >>> goals_are_reached(Records(Path("nowhere"))).verdict.value
     'not yet measured'
     """
-    measured = [attempt for attempt in attempts(records) if attempt.verdict is not Verdict.OPEN]
-    evidence = [f"{_name(one.goal)}: {_accuracy(one)} %, goal {_asked(one.goal)}" for one in measured]
+    everything = attempts(records)
+    measured = [attempt for attempt in everything if attempt.verdict is not Verdict.OPEN]
+    evidence = [_evidence(attempt) for attempt in everything] if measured else []
     text = "New: trained by the recipe `best`, the same networks reach every goal set beyond the paper."
     return Claim(text, Verdict.of([one.verdict is Verdict.HOLDS for one in measured]), listed(evidence), BEST)
 
 
 def _attempt(records: Records, goal: Goal) -> Attempt:
     needs = towards(goal)
-    done = [record for needed in needs if (record := records.find(needed)) and not records.lacks(needed)]
-    return Attempt(goal, tuple(record.results for record in done), len(needs))
+    done = [record.results for needed in needs if (record := records.find(needed))]
+    return Attempt(goal, tuple(done), len(needs))
+
+
+def _evidence(attempt: Attempt) -> str:
+    name = _name(attempt.goal)
+    if attempt.verdict is Verdict.OPEN:
+        return f"{name}: {Verdict.OPEN.value}"
+    return f"{name}: {_accuracy(attempt)} % ({STAGES[attempt.stage]}), {_asked(attempt.goal)}"
 
 
 def _goal_row(attempt: Attempt) -> list[str]:
@@ -97,7 +111,8 @@ def _goal_row(attempt: Attempt) -> list[str]:
     reported = f"{percent(theirs['accuracy'])}, {_cost(theirs['flops'], theirs['parameters'])}"
     costs = [attempt.costs(kind) for kind in ("flops", "parameters")]
     seeds = f"{len(attempt.found)} of {attempt.seeds}"
-    return [_name(goal), _asked(goal), reported, _REACHED[attempt.verdict], _accuracy(attempt), *costs, seeds]
+    judged = STAGES[attempt.stage] if attempt.found else NONE
+    return [_name(goal), _asked(goal), reported, _REACHED[attempt.verdict], judged, _accuracy(attempt), *costs, seeds]
 
 
 _REACHED = {Verdict.HOLDS: "**yes**", Verdict.FAILS: "**no**", Verdict.OPEN: Verdict.OPEN.value}

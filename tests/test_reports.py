@@ -164,6 +164,17 @@ def test_in_a_file_there_is_a_line_every_ten_epochs_and_at_the_end(tmp_path: Pat
     assert lines[0].endswith(" left") and lines[1].endswith(" images/s")
 
 
+def test_what_pruning_came_to_is_told_before_fine_tuning_begins(tmp_path: Path) -> None:
+    run = short(tmp_path / "weak", epochs=1)
+    with shown(terminal=False) as (report, text):
+        stages.run([run], report)
+    lines, found = text.getvalue().splitlines(), run.results
+    told = [line for line in lines if line.startswith("prune weak: ")]
+    assert f"accuracy {found['accuracy_sparse']:.2%} → {found['accuracy_recalibrated']:.2%} recalibrated" in told[0]
+    assert "FLOPs" in told[0] and told[1:] == [f"prune weak: {remark}" for remark in found["remarks"]] != []
+    assert lines.index(told[-1]) < min(i for i, line in enumerate(lines) if line.startswith("finetune"))
+
+
 def in_an_epoch(folder: Path, experiment: Experiment = EXPERIMENT) -> tuple[Pipeline, Run]:
     """A training after 7 of the 21 steps of its first epoch."""
     owner = pipeline(folder, experiment)

@@ -79,6 +79,9 @@ class _Board:
             found.writer.close()
             del self._open[str(pipeline.folder), stage]
 
+    def pruned(self, pipeline: Pipeline) -> None:
+        """A number by itself is no curve."""
+
     def close(self) -> None:
         """Let go of every file."""
         for found in self._open.values():

@@ -19,6 +19,10 @@ class Report(Protocol):
         """The run has ended an epoch."""
         ...
 
+    def pruned(self, pipeline: "Pipeline") -> None:
+        """The model is pruned and recalibrated; what came of it is in the results."""
+        ...
+
 
 class Silent:
     """Tells nobody.
@@ -30,6 +34,9 @@ class Silent:
         """Say nothing."""
 
     def epoch_ended(self, pipeline: "Pipeline", stage: str, run: Run, epoch: EpochRecord) -> None:
+        """Say nothing."""
+
+    def pruned(self, pipeline: "Pipeline") -> None:
         """Say nothing."""
 
 
@@ -51,3 +58,8 @@ class Several:
         """Pass it on."""
         for report in self._reports:
             report.epoch_ended(pipeline, stage, run, epoch)
+
+    def pruned(self, pipeline: "Pipeline") -> None:
+        """Pass it on."""
+        for report in self._reports:
+            report.pruned(pipeline)

@@ -135,6 +135,16 @@ class _Screen:
             self._bars.remove_task(shown.task)
             del self._all[str(pipeline.folder), stage]
 
+    def pruned(self, pipeline: Pipeline) -> None:
+        """Print what is left, and what did not come out as asked: there may be a long fine-tuning to come."""
+        found = pipeline.results
+        costs = ", ".join(
+            f"{gain} {kind}" for gain, kind in zip(_gains(found, list(cells.COSTS)), cells.COSTS.values(), strict=True)
+        )
+        kept = " → ".join(cells.percent(found[f"accuracy_{stage}"]) for stage in ("sparse", "recalibrated"))
+        for said in (f"{costs}; accuracy {kept} recalibrated", *found["remarks"]):
+            self._console.print(f"prune {pipeline.folder.name}: {said}", markup=False, highlight=False, soft_wrap=True)
+
     def _shown(self, pipeline: Pipeline, stage: str, run: Run) -> _Shown:
         key = (str(pipeline.folder), stage)
         if key not in self._all:

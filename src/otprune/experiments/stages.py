@@ -49,7 +49,7 @@ def run(
     """
     aside = SetAside(pipelines)
     aside.at_once(lambda others: train(others, report, save_every, together))
-    aside.each(prune)
+    aside.each(partial(prune, report=report))
     aside.at_once(lambda others: finetune(others, report, save_every, together))
     records = [record(pipeline) for pipeline in aside.others()]
     aside.end()
@@ -88,7 +88,7 @@ def scratch(
     _train_all(_FROM_SCRATCH, pipelines, report, save_every, together)
 
 
-def prune(pipeline: Pipeline) -> None:
+def prune(pipeline: Pipeline, report: Report | None = None) -> None:
     """Prune and re-estimate the batch-norm statistics; writes plan.json and pruned.safetensors."""
     if (pipeline.folder / PRUNED).exists():
         return
@@ -96,6 +96,7 @@ def prune(pipeline: Pipeline) -> None:
     with _timed([pipeline], "prune"):
         plan, choosing = _planned(pipeline, model)
     prune_by(plan, pipeline, model, choosing)
+    (report or Silent()).pruned(pipeline)
 
 
 def prune_by(

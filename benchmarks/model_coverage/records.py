@@ -14,7 +14,7 @@ from otprune.provenance import provenance
 
 LIBRARIES = ("timm", "torchvision", "transformers", "segmentation-models-pytorch", "ultralytics", "torch-pruning")
 # What pruning does not depend on: changes there ask for no new measurement.
-_NOT_CORE = frozenset({"cli", "experiments", "report", "training", "models"})
+_NOT_CORE = frozenset({"cli", "deploy", "experiments", "report", "training", "models"})
 _NOT_MEASURING = frozenset({"__main__.py", "summary.py", "page.py", "records.py", "finding.py"})
 
 Record = dict[str, Any]

@@ -11,9 +11,12 @@ from tests.checking import MaskRule, shrink
 from tests.toy_nets import (
     Dense,
     Depthwise,
+    DepthwiseGate,
     Grouped,
     InPlace,
+    NormalizedShortcut,
     PreActivation,
+    RememberedSizes,
     ResidualBranches,
     ResidualIdentity,
     Sequential,
@@ -51,7 +54,7 @@ def pruned(toy: type[Toy], mask: Mask) -> tuple[Toy, nn.Module, ot.PruningPlan]:
     return model, ot.prune(model, plan), plan
 
 
-# What surgery does beside cutting: selections, removed branches, ReLUs taken out of place, fewer groups.
+# What surgery does beside cutting: selections, sizes remembered, removed branches, ReLUs taken out of place, groups.
 CASES: dict[str, tuple[type[Toy], Mask]] = {
     "cut": (Sequential, {"bn1": [0, 3], "bn2": [1]}),
     "groups": (Grouped, {"bn1": [0, 1], "bn2": [0, 1, 2]}),
@@ -59,6 +62,9 @@ CASES: dict[str, tuple[type[Toy], Mask]] = {
     "selections": (TwoReaders, {"bn1": [0, 1], "bn2": [2, 3]}),
     "selections of a residual stream": (PreActivation, {"bn1": [0, 1, 2], "bn2": [5], "bn_final": [3]}),
     "selections of a concatenation": (Dense, {"bn1": [0], "bn2": [1, 5], "bn_final": [1, 2, 8]}),
+    "selections with zeros": (DepthwiseGate, {"bn1": [1], "bn2": [2]}),
+    "zeros for a shortcut": (NormalizedShortcut, {"bn1": [0], "bn_of_input": [0], "bn2": [1], "bn_of_block": [1]}),
+    "sizes that are remembered": (RememberedSizes, {"bn1": [0, 3], "bn2": [1, 5]}),
     "branch": (ResidualIdentity, {"bn1": [0], "bn3": EVERYTHING}),
     "two branches": (ResidualBranches, {"bn2": EVERYTHING, "bn3": EVERYTHING}),
     "branch before in-place ReLU": (InPlace, {"bn1": [4], "bn2": EVERYTHING}),

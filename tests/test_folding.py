@@ -46,6 +46,18 @@ def build(make_second: Callable[[], nn.Module]) -> Folding:
     return model
 
 
+class NormalizedInput(nn.Module):
+    """A batch norm that reads what is gone, added to one that does not."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv, self.bn2, self.bn3, self.head = conv(2, 6, 6), norm(2, 6), norm(2, 6), conv(2, 6, 4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        out: Tensor = self.head(torch.relu(self.bn2(self.conv(x)) + self.bn3(x)))
+        return out
+
+
 def then(*layers: nn.Module) -> nn.Sequential:
     return nn.Sequential(*layers)
 
@@ -64,10 +76,11 @@ def then(*layers: nn.Module) -> nn.Sequential:
         lambda: then(nn.Flatten(), linear(6 * 8 * 8, 4)),
         lambda: then(conv(2, 6, 6, 1, groups=6, bias=True), nn.ReLU(), conv(2, 6, 4, bias=True)),
         lambda: then(conv(2, 6, 6, 1, groups=6), norm(2, 6), nn.ReLU(), conv(2, 6, 4, bias=True)),
+        NormalizedInput,
     ],
     ids=[
         *("1×1", "no padding", "stride and dilation", "grouped", "running mean", "grouped, running mean"),
-        *("pools", "zero is not zero", "linear", "depthwise", "depthwise, batch norm"),
+        *("pools", "zero is not zero", "linear", "depthwise", "depthwise, batch norm", "batch norm"),
     ],
 )
 def test_folding_is_exact_without_padding(second: Callable[[], nn.Module]) -> None:

@@ -21,7 +21,8 @@ STAYS = {
     "ChannelSoftmax": "the number of channels counts",
     "UnknownOperator": "no rule",
 }
-EQUAL_PIECES = {"Chunk", "Split", "Shuffle", "Glu", "Grouped", "DepthwiseMultiplier"}
+EQUAL_PIECES = {"Chunk", "Split", "RememberedSplit", "Shuffle", "Glu", "Grouped", "DepthwiseMultiplier"}
+EQUAL_PIECES |= {"RememberedSizes"}  # none of which may be empty
 OUTPUTS = {"TupleOutputs", "DictOutputs", "NormIsOutput", "AuxiliaryHead"}
 
 

@@ -40,6 +40,18 @@ def operators(model: nn.Module, inputs: tuple[Tensor, ...]) -> Counter[str]:
     return seen.counts
 
 
+class ActivatedNorm(nn.BatchNorm2d):
+    """A batch norm that has its activation inside."""
+
+    def __init__(self, channels: int, inplace: bool) -> None:
+        super().__init__(channels)
+        self.act = nn.ReLU(inplace)
+
+    def forward(self, x: Tensor) -> Tensor:
+        out: Tensor = self.act(super().forward(x))
+        return out
+
+
 class TestRemovedBranches:
     def test_of_a_toy_leave_no_kernel_behind(self) -> None:
         model, small, _ = pruned(*CASES["branch"])
@@ -51,6 +63,16 @@ class TestRemovedBranches:
         model, small, _ = pruned(*CASES["two branches"])
         gone = operators(model, model.example()) - operators(small, model.example())
         assert gone == {"convolution": 2, "native_batch_norm": 2, "add": 2}
+
+    @pytest.mark.parametrize("inplace", [False, True])
+    def test_may_end_in_a_batch_norm_with_its_activation_inside(self, inplace: bool) -> None:
+        model = make(ResidualIdentity)
+        model.bn3 = ActivatedNorm(6, inplace)
+        randomize(model.double().eval(), seed=0)
+        shrink(model, {"bn3": EVERYTHING})
+        plan = ot.plan(model, model.example(), MaskRule())
+        assert "bn3" in plan.removed
+        assert ot.verify(model, ot.prune(model, plan), plan, model.example()).relative < 1e-9
 
     def test_of_a_real_network_leave_no_kernel_behind(self) -> None:
         model = models.resnet20().double().eval()

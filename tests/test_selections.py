@@ -7,9 +7,10 @@ import torch
 from torch import Tensor, nn
 
 import otprune as ot
+from tests.checking import check_model
 from tests.pruned_toys import CASES, planned, pruned
 from tests.random_nets import randomize
-from tests.toy_nets import TwoReaders, make
+from tests.toy_nets import DepthwiseGate, NormalizedShortcut, TwoReaders, make
 
 
 class TestSelections:
@@ -59,3 +60,29 @@ class TestSelections:
         seen.clear()
         small(*model.example())
         assert seen == [6]
+
+
+class TestZeros:
+    """What is zero where a batch norm reads it goes, though the batch norm makes another constant of it."""
+
+    @pytest.mark.parametrize("case", ["selections with zeros", "zeros for a shortcut"])
+    def test_all_that_is_masked_goes(self, case: str) -> None:
+        toy, mask = CASES[case]
+        assert check_model(make(toy), toy.example(), mask).removed >= sum(map(len, mask.values()))
+
+    def test_a_batch_norm_reads_zeros_where_a_channel_is_gone(self) -> None:
+        _, small, plan = pruned(*CASES["zeros for a shortcut"])
+        assert plan.selections == {"bn_of_input": [1, 2], "bn_of_block": [-1, 1]}
+        assert small.get_buffer("bn_of_block.with_zeros_otprune_selection").tolist() == [0, 2]
+
+    def test_zeros_are_put_in_for_more_channels_when_pruned_again(self) -> None:
+        _, small, _ = pruned(*CASES["selections with zeros"])
+        assert check_model(small, DepthwiseGate.example(), {"bn1": [0]}).removed == 1
+
+    def test_disappear_when_the_constant_is_not_needed_any_more(self) -> None:
+        _, small, _ = pruned(*CASES["zeros for a shortcut"])
+        plan = planned(small, NormalizedShortcut.example(), {"bn2": [0], "bn_of_block": [0]})
+        smaller = ot.prune(small, plan)
+        assert plan.selections == {"bn_of_input": [1, 2], "bn_of_block": [1]}
+        assert not hasattr(smaller.get_submodule("bn_of_block"), "with_zeros_otprune_selection")
+        assert ot.verify(small, smaller, plan, NormalizedShortcut.example()).relative < 1e-9

@@ -17,6 +17,7 @@ from tests.toys.chains import (
     Linears,
     NormWithoutAffine,
     OneDimensional,
+    PaddedPool,
     PoolIntoLinear,
     Pools,
     Sequential,
@@ -24,13 +25,33 @@ from tests.toys.chains import (
     Transposed,
     Upsampled,
 )
-from tests.toys.concatenation import CatWithInput, Chunk, Dense, Slice, Split, TwoReaders
+from tests.toys.concatenation import (
+    CatWithInput,
+    Chunk,
+    Dense,
+    RememberedSizes,
+    RememberedSplit,
+    SizedByAnother,
+    Slice,
+    Split,
+    TwoReaders,
+)
 from tests.toys.ends import AuxiliaryHead, DictOutputs, NormIsOutput, NormOnInput, TupleOutputs, TwoInputs
-from tests.toys.gates import ConstantAdded, Glu, LayerScale, SigmoidGate, SpatialGate, SqueezeExcite
+from tests.toys.gates import (
+    ConstantAdded,
+    DepthwiseGate,
+    Glu,
+    LayerScale,
+    Paths,
+    SigmoidGate,
+    SpatialGate,
+    SqueezeExcite,
+)
 from tests.toys.grouped import Depthwise, DepthwiseMultiplier, Grouped, Shuffle
 from tests.toys.residual import (
     AddedToItself,
     InPlace,
+    NormalizedShortcut,
     PreActivation,
     ResidualBranches,
     ResidualIdentity,
@@ -52,6 +73,7 @@ TOYS: dict[str, type[Toy]] = {
         AddedToItself,
         InPlace,
         PreActivation,
+        NormalizedShortcut,
         Dense,
         TwoReaders,
         Depthwise,
@@ -60,8 +82,13 @@ TOYS: dict[str, type[Toy]] = {
         Chunk,
         Split,
         Slice,
+        RememberedSplit,
+        RememberedSizes,
+        SizedByAnother,
         Shuffle,
         SqueezeExcite,
+        DepthwiseGate,
+        Paths,
         SigmoidGate,
         SpatialGate,
         Glu,
@@ -79,6 +106,7 @@ TOYS: dict[str, type[Toy]] = {
         DictOutputs,
         AuxiliaryHead,
         Pools,
+        PaddedPool,
         Upsampled,
         Dropout,
         LayerScale,

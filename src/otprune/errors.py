@@ -39,3 +39,7 @@ class TrainingError(OtpruneError):
 
 class DataError(OtpruneError):
     """Training data cannot be had or cannot be trusted: unreachable, short, of a wrong digest, labels out of range."""
+
+
+class DeployError(OtpruneError):
+    """A model cannot be brought to a runtime: an operator that it lacks, a package that is missing, other outputs."""

@@ -22,7 +22,19 @@ from otprune.files import write_atomically
 from otprune.inputs import describe
 from otprune.planning.absence import Absence
 from otprune.planning.branches import removable_branches, removed_layers
-from otprune.planning.cuts import Cut, Fold, Piece, cuts, folds, not_in_place, pieces, selections, still_read
+from otprune.planning.cuts import (
+    Cut,
+    Fold,
+    Memorized,
+    Piece,
+    cuts,
+    folds,
+    memories,
+    not_in_place,
+    pieces,
+    selections,
+    still_read,
+)
 from otprune.planning.solve import Limits, Solution, is_ignored, solve
 from otprune.planning.weights import Weights
 from otprune.tables import table
@@ -48,7 +60,8 @@ class PruningPlan:
     """What `prune` would do to a model. Print it, save it, load it, hand it to `prune`.
 
     `sources` has digests of the tensors that its constants come from: it fits as long as those do not change. Without
-    `training`, the model ran on the example in evaluation mode alone.
+    `training`, the model ran on the example in evaluation mode alone. `functions` counts what the pruned model has to
+    run where `memories` changes sizes that modules remember.
     """
 
     model: str
@@ -70,6 +83,8 @@ class PruningPlan:
     sources: dict[str, str] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     training: bool = True
+    memories: list[Memorized] = field(default_factory=list)
+    functions: dict[str, int] = field(default_factory=dict)
 
     def __str__(self) -> str:
         rows = [(p.name, p.channels, len(p.kept), f"{p.threshold:.3g}", p.note) for p in self.layers]
@@ -98,6 +113,7 @@ class PruningPlan:
             fields["layers"] = [LayerPlan(**layer) for layer in fields["layers"]]
             fields["cuts"] = [_cut_from(cut) for cut in fields["cuts"]]
             fields["folds"] = [Fold(**fold) for fold in fields["folds"]]
+            fields["memories"] = [Memorized(**memory) for memory in fields.get("memories", [])]
             fields["pieces"] = [Piece(**piece) for piece in fields["pieces"]]
             return cls(**fields)
         except (ValueError, KeyError, TypeError, AttributeError) as error:
@@ -152,12 +168,13 @@ def plan(
     negligible = {name: gamma < thresholds.layers[name] for name, gamma in small.items()}
     protected = {tensor for tensor in graph.shapes if is_ignored(tensor, ignore)}
     ends = _branch_ends(small, thresholds.branch, max_ratio)
-    branches = removable_branches(graph, ends, model, protected, Absence(model, example, graph.operators))
+    absence = Absence(model, example, graph.operators)
+    branches = removable_branches(graph, ends, model, protected, absence)
     _refuse_dead_layers(small, branches.layers(graph))
     for index in branches.ends:
         negligible[graph.nodes[index].layer][:] = True  # type: ignore[union-attr]
     solution = solve(graph, negligible, branches, weights, limits)
-    return _described(model, rule, inputs, _Decision(graph, thresholds, negligible, solution))
+    return _described(model, rule, inputs, _Decision(graph, thresholds, negligible, solution), absence)
 
 
 def fingerprint(model: nn.Module) -> str:
@@ -239,9 +256,11 @@ class _Decision:
         return self.solution.branches.layers(self.graph)
 
 
-def _described(model: nn.Module, rule: Rule, inputs: Any, decision: _Decision) -> PruningPlan:
+def _described(model: nn.Module, rule: Rule, inputs: Any, decision: _Decision, absence: Absence) -> PruningPlan:
     graph, solution = decision.graph, decision.solution
     folded = folds(graph, solution)  # before the tensors used are looked at
+    removed, remembered = removed_layers(graph, solution.branches), memories(graph, solution)
+    training = graph.operators[True] is not None
     return PruningPlan(
         model=type(model).__name__,
         fingerprint=fingerprint(model),
@@ -250,7 +269,7 @@ def _described(model: nn.Module, rule: Rule, inputs: Any, decision: _Decision) -
         masked={name: np.flatnonzero(flags).tolist() for name, flags in solution.masked.items() if flags.any()},
         cuts=cuts(graph, solution),
         selections=selections(graph, solution),
-        removed=removed_layers(graph, solution.branches),
+        removed=removed,
         not_in_place=not_in_place(model, solution),
         still_read=still_read(graph, model, solution),
         folds=folded,
@@ -261,7 +280,9 @@ def _described(model: nn.Module, rule: Rule, inputs: Any, decision: _Decision) -
         pieces=pieces(graph, solution),
         sources=solution.weights.digests(),
         notes=list(graph.notes),
-        training=graph.operators[True] is not None,
+        training=training,
+        memories=remembered,
+        functions=absence.functions(removed, training) if remembered else {},
     )
 
 

@@ -9,7 +9,7 @@ from torch.utils import _pytree as pytree
 
 from otprune.abstract import watch
 from otprune.channels.graph import ANY_SIZE
-from otprune.channels.operators import Numbers
+from otprune.channels.operators import Numbers, functions_of
 from otprune.channels.rules.shaping import SPLITS, VIEWS
 from otprune.errors import ModelError, OtpruneError, VerificationError
 from otprune.inputs import make, tensors_in
@@ -25,11 +25,13 @@ class _Rehearsal(Numbers):
     def __init__(self, model: nn.Module, modules: list[str]) -> None:
         super().__init__(model)
         self.shapes: list[list[int]] = []
+        self.operators: list[Any] = []
         self.unread: dict[int, tuple[str, Tensor]] = {}
         self._names = {model.get_submodule(name): name for name in modules}
 
     def seen(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> None:
         super().seen(func, args, kwargs, out)
+        self.operators.append(func)
         if func in CUTTING:
             self.shapes += [list(tensor.shape) for tensor in tensors_in(out)]
         if self._names:
@@ -65,6 +67,7 @@ def rehearse(small: nn.Module, plan: PruningPlan) -> None:
     _require_pieces(rehearsal.shapes, plan)
     _require_readers(rehearsal)
     _require_numbers(rehearsal.numbers, plan.numbers)
+    _require_functions(functions_of(rehearsal.operators), plan)
 
 
 def _require_outputs(shapes: list[list[int]], plan: PruningPlan) -> None:
@@ -100,6 +103,15 @@ def _require_numbers(found: dict[str, list[str]], expected: dict[str, list[str]]
                 f"the pruned model calculates with {next(iter(added))} in {place}, the original with another number: "
                 f"that line counts channels. Leave the layers near it alone with ignore=[...]."
             )
+
+
+def _require_functions(found: dict[str, int], plan: PruningPlan) -> None:
+    if plan.memories and found != plan.functions:
+        names = ", ".join(f"{memory.module}.{memory.attribute}".lstrip(".") for memory in plan.memories)
+        raise VerificationError(
+            f"the pruned model runs other functions than the original, since its code does more with a size than cut "
+            f"channels into pieces: one of {names}. Leave the layers near it alone with ignore=[...]."
+        )
 
 
 def _require_readers(rehearsal: _Rehearsal) -> None:

@@ -3,19 +3,21 @@
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.modules.conv import _ConvNd, _ConvTransposeNd
 
 from otprune.absent import Removed
 from otprune.abstract import refuse_wrapped
-from otprune.channels.rules.shaping import SELECTION
+from otprune.channels.rules.shaping import SELECTION, SELECTION_WITH_ZEROS
 from otprune.copying import copied
 from otprune.errors import PlanError
 from otprune.plan import PruningPlan, fingerprint
-from otprune.planning.cuts import Cut
+from otprune.planning.cuts import ZEROS, Cut, Memorized
 from otprune.planning.weights import Weights
 from otprune.rehearsal import rehearse
 from otprune.tensors import named_tensors
+from otprune.verify import require_same_values
 
 PLANS = "otprune_plans"
 CHANNELS_LAST = {4: torch.channels_last, 5: torch.channels_last_3d}
@@ -25,9 +27,9 @@ def prune(model: nn.Module, plan: PruningPlan) -> nn.Module:
     """Return a smaller model that computes what `model` computes with the plan's channels masked.
 
     `model` is untouched. The result is run once without computing before it is handed back; where it does not run,
-    because the model's own code counts on the old sizes, the error names the line. A plan made before the model was
-    trained further still fits, unless it replaces channels by constants and what those come from has changed; the
-    error then names the layer.
+    because the model's own code counts on the old sizes, the error names the line. Where sizes that modules remember
+    are changed, it is also compared with the masked original. A plan made before the model was trained further still
+    fits, unless it replaces channels by constants and what those come from has changed; the error then names the layer.
 
     >>> import otprune as ot
     >>> net = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Conv2d(4, 2, 1))
@@ -39,6 +41,8 @@ def prune(model: nn.Module, plan: PruningPlan) -> nn.Module:
     small = apply(model, plan)
     require_same_sources(model, plan)
     rehearse(small, plan)
+    if plan.memories:  # code can do with a number what no trace hears of
+        require_same_values(model, small, plan)
     return small
 
 
@@ -51,6 +55,8 @@ def apply(model: nn.Module, plan: PruningPlan) -> nn.Module:
         _resize(small.get_submodule(cut.tensor.rpartition(".")[0]), cut)
     for name, module in small.named_modules():
         _select(module, plan.selections.get(name))
+    for memory in plan.memories:
+        _memorize(small.get_submodule(memory.module), memory)
     for name in plan.not_in_place:
         small.get_submodule(name).inplace = False  # type: ignore[assignment]
     setattr(small, PLANS, (*plans_of(model), plan))
@@ -88,6 +94,13 @@ def plans_of(model: nn.Module) -> tuple[PruningPlan, ...]:
 def select_channels(module: nn.Module, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
     """Forward pre-hook of a batch norm that reads only some of the channels that arrive."""
     return inputs[0].index_select(1, getattr(module, SELECTION)), *inputs[1:]
+
+
+def select_channels_and_zeros(module: nn.Module, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The same for one that still makes constants of channels that are gone: they are zeros to it."""
+    source = inputs[0]
+    with_zeros = F.pad(source, (0, 0) * (source.dim() - 2) + (1, 0))
+    return with_zeros.index_select(1, getattr(module, SELECTION_WITH_ZEROS)), *inputs[1:]
 
 
 def _require_fit(model: nn.Module, plan: PruningPlan) -> None:
@@ -187,13 +200,27 @@ def _resize(module: nn.Module, cut: Cut) -> None:
         module.num_features = len(next(iter(cut.keep.values())))  # type: ignore[assignment]
 
 
+def _memorize(module: nn.Module, memory: Memorized) -> None:
+    """Have a module remember how many channels there are now."""
+    if memory.item is None:
+        setattr(module, memory.attribute, memory.count)
+    else:
+        sizes = list(getattr(module, memory.attribute))
+        sizes[memory.item] = memory.count
+        setattr(module, memory.attribute, type(getattr(module, memory.attribute))(sizes))
+
+
 def _select(module: nn.Module, positions: list[int] | None) -> None:
     """Give a batch norm the selection it needs, or take away one it no longer needs."""
     hooks = module._forward_pre_hooks
-    for key in [key for key, hook in hooks.items() if hook is select_channels]:
-        del hooks[key]
-        delattr(module, SELECTION)
+    for key in [key for key, hook in hooks.items() if hook in SELECTING]:
+        delattr(module, SELECTING[hooks.pop(key)])
     if positions is not None:
+        hook, shift = (select_channels_and_zeros, 1) if ZEROS in positions else (select_channels, 0)
         device = next(iter(module.state_dict().values())).device
-        module.register_buffer(SELECTION, torch.tensor(positions, device=device), persistent=False)
-        module.register_forward_pre_hook(select_channels)
+        module.register_buffer(SELECTING[hook], torch.tensor(positions, device=device) + shift, persistent=False)
+        module.register_forward_pre_hook(hook)
+
+
+# What selects channels, and the buffer that says which.
+SELECTING: dict[Any, str] = {select_channels: SELECTION, select_channels_and_zeros: SELECTION_WITH_ZEROS}

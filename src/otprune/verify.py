@@ -12,11 +12,12 @@ from torch.utils import _pytree as pytree
 
 from otprune.abstract import arguments
 from otprune.errors import VerificationError
-from otprune.inputs import tensors_by_path
+from otprune.inputs import make, tensors_by_path
 from otprune.plan import PruningPlan
 from otprune.tensors import named_tensors, substituted
 
 DIVERGED = 1e-6
+MORE_THAN_ROUNDING = 1e-3  # of the largest output, in whatever precision
 
 
 @dataclass(frozen=True)
@@ -68,6 +69,33 @@ def verify(model: nn.Module, small: nn.Module, plan: PruningPlan, inputs: Any) -
         raise VerificationError("the masked model's outputs do not depend on its inputs: the comparison proves nothing")
     differing = (name for name, value in layers.items() if _differs(value, layers_found.get(name)))
     return Verification(error, where, scale, next(differing, None))
+
+
+def require_same_values(model: nn.Module, small: nn.Module, plan: PruningPlan) -> None:
+    """Raise where the pruned model is another one than the masked original, on inputs like the plan's.
+
+    Where the two cannot be compared, since the outputs are all zero, say, nothing is told.
+
+    >>> import otprune as ot
+    >>> net = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Conv2d(4, 2, 1))
+    >>> net[1].weight.data[1] = 1e-6
+    >>> p = ot.plan(net, torch.zeros(1, 3, 8, 8))
+    >>> require_same_values(net, ot.prune(net, p), p)
+    """
+    first = next(model.parameters())
+    if first.is_meta:
+        return
+    inputs = make(plan.inputs, first.device, torch.Generator().manual_seed(1))  # other values than it is moved to
+    try:
+        found = verify(model, small, plan, inputs)
+    except VerificationError:
+        return
+    if found.relative > MORE_THAN_ROUNDING:
+        names = ", ".join(f"{memory.module}.{memory.attribute}".lstrip(".") for memory in plan.memories)
+        raise VerificationError(
+            f"the pruned model computes something else than the original ({found}), since its code does more with a "
+            f"size than cut channels into pieces: one of {names}. Leave the layers near it alone with ignore=[...]."
+        )
 
 
 def masked_parameters(model: nn.Module, plan: PruningPlan) -> dict[str, Tensor]:

@@ -159,6 +159,19 @@ class Pools(Toy):
         return self.head(F.adaptive_max_pool2d(x, 2))
 
 
+class PaddedPool(Toy):
+    """A maximum over what is padded with the least of all numbers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv1, self.bn1 = conv3(3, 6), norm(2, 6)
+        self.head = conv3(6, 4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = F.pad(torch.relu(self.bn1(self.conv1(x))), (0, 1, 0, 1), value=-torch.inf)
+        return self.head(F.max_pool2d(x, 3, stride=2))
+
+
 class Upsampled(Toy):
     """Nearest neighbours, by a scale factor."""
 

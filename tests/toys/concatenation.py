@@ -90,3 +90,51 @@ class CatWithInput(Toy):
     def forward(self, image: Tensor) -> Tensor:
         x = torch.relu(self.bn1(self.conv1(image)))
         return self.head(torch.cat([x, image], dim=1))
+
+
+class RememberedSplit(Toy):
+    """A split into two pieces of a size that the module remembers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.width = 6
+        self.conv1, self.bn1 = conv3(3, 6), norm(2, 6)
+        self.conv2, self.bn2 = conv3(3, 3), norm(2, 3)
+        self.head = conv(2, 6, 4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        one, other = torch.relu(self.bn1(self.conv1(x))).split(self.width // 2, dim=1)
+        return self.head(torch.cat([torch.relu(self.bn2(self.conv2(one))), other], dim=1))
+
+
+class RememberedSizes(Toy):
+    """A split into pieces of different sizes, all remembered, and of what is left of a number remembered."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.sizes, self.width, self.first = [2, 4], 6, 4
+        self.conv1, self.bn1 = conv3(3, 6), norm(2, 6)
+        self.conv2, self.conv3, self.bn2 = conv3(2, 3), conv(2, 4, 3), norm(2, 6)
+        self.conv4, self.conv5 = conv3(4, 4), conv(2, 2, 4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        one, other = torch.split(torch.relu(self.bn1(self.conv1(x))), self.sizes, 1)
+        x = torch.relu(self.bn2(torch.cat([self.conv2(one), self.conv3(other)], dim=1)))
+        one, other = x.split([self.first, self.width - self.first], dim=1)
+        return self.conv4(one) + self.conv5(other)
+
+
+class SizedByAnother(Toy):
+    """A view in which one tensor gets the number of channels of another."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv1, self.bn1 = conv3(3, 6), norm(2, 6)
+        self.bn2, self.conv2 = norm(2, 6), conv(2, 6, 4)
+        self.conv3 = conv(2, 6, 4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = torch.relu(self.bn1(self.conv1(x)))
+        size, channels, height, width = x.shape
+        flat = self.bn2(x).reshape(size, channels, -1)
+        return self.conv2(flat.reshape(size, channels, height, width)) + self.conv3(x)

@@ -85,3 +85,37 @@ class ConstantAdded(Toy):
 
     def forward(self, x: Tensor) -> Tensor:
         return self.head(torch.relu(self.bn1(self.conv1(x))) + self.offset + 0.5)
+
+
+class DepthwiseGate(Toy):
+    """A gate behind a depthwise convolution: what becomes of a channel of zeros there is no constant."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv1, self.bn1 = conv3(3, 6), norm(2, 6)
+        self.depthwise, self.bn2 = conv3(6, 6, groups=6), norm(2, 6)
+        self.squeeze, self.excite = conv(2, 6, 2, bias=True), conv(2, 2, 6, bias=True)
+        self.head = conv(2, 6, 4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = torch.relu(self.bn1(self.conv1(x)))
+        x = F.silu(self.bn2(self.depthwise(x)))
+        gate = self.excite(torch.relu(self.squeeze(x.mean((2, 3), keepdim=True))))
+        return self.head(x * torch.sigmoid(gate))
+
+
+class Paths(Toy):
+    """Two paths, weighed against each other channel by channel, and added."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv1, self.bn1 = conv3(3, 6), norm(2, 6)
+        self.conv2, self.bn2 = conv(2, 3, 6), norm(2, 6)
+        self.weigh = conv(2, 6, 12)
+        self.head = conv(2, 6, 4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        paths = torch.stack([torch.relu(self.bn1(self.conv1(x))), torch.relu(self.bn2(self.conv2(x)))], dim=1)
+        weights = self.weigh(paths.sum(1).mean((2, 3), keepdim=True))
+        weights = weights.view(len(x), 2, weights.shape[1] // 2, 1, 1).softmax(1)
+        return self.head((paths * weights).sum(dim=1))

@@ -114,3 +114,17 @@ class PreActivation(Toy):
         x = x + self.conv2(torch.relu(self.bn1(x)))
         x = x + self.conv3(torch.relu(self.bn2(x)))
         return self.head(torch.relu(self.bn_final(x)))
+
+
+class NormalizedShortcut(Toy):
+    """Beside each convolution a batch norm of its input: what one block drops the next still makes a constant of."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv1, self.bn1, self.bn_of_input = conv3(3, 3), norm(2, 3), norm(2, 3)
+        self.conv2, self.bn2, self.bn_of_block = conv3(3, 3), norm(2, 3), norm(2, 3)
+        self.head = conv3(3, 4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = torch.relu(self.bn1(self.conv1(x)) + self.bn_of_input(x))
+        return self.head(torch.relu(self.bn2(self.conv2(x)) + self.bn_of_block(x)))

@@ -34,6 +34,7 @@ def freeze_what_evaluation_adds(
         if added or operators.looking_at:
             evaluated, out = watch(model, example, lambda: trace_again(added), training=False)
             evaluated.refuse_harmful_ending(out)
+            tracer.memory.used_elsewhere |= evaluated.memory.used_elsewhere
             _freeze_suspects(evaluated, tracer)
     except OtpruneError as error:
         tracer.notes.append(_unknown(error))

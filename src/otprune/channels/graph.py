@@ -45,7 +45,7 @@ class Affine:
     `positions` counts a channel's values in one image. It is `settled` where it normalizes by the running statistics
     and not by those of its batch. `incoming` are the labels that arrive, and `picks` the places
     among them that the batch norm reads: all of them, unless an earlier pruning put a selection in front. A
-    `selectable` one can be given such a selection.
+    `selectable` one can be given such a selection, and zeros for channels that are gone.
     """
 
     layer: str
@@ -133,6 +133,13 @@ class Sum:
 
 
 @dataclass(frozen=True, eq=False)
+class Zeros:
+    """Channels of zeros that an earlier pruning puts in front of what a batch norm reads."""
+
+    writes: Labels
+
+
+@dataclass(frozen=True, eq=False)
 class Overwriting:
     """What carried `labels` was changed where it lies, by an operator that `writer` runs, and carries `results` now."""
 
@@ -155,6 +162,16 @@ class Partition:
     """Channels cut into pieces of equal size, a row a piece: each must keep as many as the others."""
 
     pieces: Labels
+
+
+@dataclass(frozen=True, eq=False)
+class Counted:
+    """A number that a module remembers: how many of these channels there are."""
+
+    module: str
+    attribute: str
+    item: int | None
+    labels: Labels
 
 
 @dataclass(frozen=True, eq=False)
@@ -187,7 +204,21 @@ class Frozen:
         return f"{self.reason} ({self.location})"
 
 
-Node = Mix | Affine | Pointwise | Carry | Meeting | Sum | Overwriting | Attached | Partition | Shaped | Frozen
+Node = (
+    Mix
+    | Affine
+    | Pointwise
+    | Carry
+    | Meeting
+    | Sum
+    | Zeros
+    | Overwriting
+    | Attached
+    | Partition
+    | Counted
+    | Shaped
+    | Frozen
+)
 
 
 def reads_of(node: Node) -> list[Labels]:

@@ -1,7 +1,7 @@
 """The operators that a model runs, told apart by their arguments."""
 
 from collections import Counter
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterable
 from typing import Any
 
 import torch
@@ -11,6 +11,19 @@ from otprune.abstract import Watcher
 from otprune.channels.graph import Signature
 from otprune.location import user_location
 from otprune.shortcuts import BATCH_NORMS
+
+# What surgery may add: selections of channels.
+_ADDED = frozenset({"index_select", "constant_pad_nd"})
+
+
+def functions_of(operators: Iterable[Any]) -> dict[str, int]:
+    """How often each function runs, in place or not; selections of channels left out.
+
+    >>> functions_of([torch.ops.aten.relu.default, torch.ops.aten.relu_.default])
+    {'relu': 2}
+    """
+    names = (func.overloadpacket.__name__.rstrip("_") for func in operators)
+    return dict(sorted(Counter(name for name in names if name not in _ADDED).items()))
 
 
 class Numbers(Watcher):

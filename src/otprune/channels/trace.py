@@ -43,6 +43,7 @@ def trace(model: nn.Module, example: Any) -> ChannelGraph:
         parameter = tracer.parameter(tensor)
         name = None if parameter is None else parameter.name
         tracer.nodes.append(Frozen(labels, "is an output of the model", "model's end", name, expected=True))
+    tracer.nodes += tracer.memory.nodes(tracer.on_data)
     if not tracer.on_meta:
         tracer.notes.append(_RUN_ON_DATA)
     nodes = _without_unread_results(tracer)

@@ -31,10 +31,12 @@ from otprune.channels.graph import (
     reads_of,
 )
 from otprune.channels.labels import NO_CHANNEL, along, unlabelled
+from otprune.channels.memory import Memory
 from otprune.channels.operators import Operators
 from otprune.channels.rules import rule_for
+from otprune.channels.rules.shaping import SELECTION
 from otprune.channels.rules.unknown import unknown
-from otprune.channels.sizes import Listener, Origin, sizes_told_apart
+from otprune.channels.sizes import Listener, Place, sizes_told_apart
 from otprune.inputs import tensors_in
 from otprune.location import innermost_module, user_location
 
@@ -71,6 +73,10 @@ def sizes_of(tensor: Tensor, on_data: bool) -> list[int]:
     return [ANY_SIZE] * tensor.dim() if on_data else list(tensor.shape)
 
 
+# Labels, and the dimension whose size was asked for.
+Origin = tuple[Tensor, int]
+
+
 class Tracer(Operators):
     """Gives labels to channels and follows them from operator to operator.
 
@@ -88,7 +94,10 @@ class Tracer(Operators):
         self._modules = dict(model.named_modules(remove_duplicate=False))
         self.uses: dict[tuple[str, int], Tensor] = {}
         self.notes: list[str] = []
-        self.split_follows_sizes = True
+        self.given: Any = None  # sizes that the model's own code gives to the view or split that runs
+        self.memory = Memory()
+        # Before the run, in which the model has tensors without data.
+        self.selections = {name: t.cpu() for name, t in model.named_buffers() if name.endswith(SELECTION)}
 
     def refuse_harmful_branching(self, values: Any) -> None:
         """Raise where channels or parameters are used after the model has looked at its data.
@@ -128,15 +137,26 @@ class Tracer(Operators):
         return any(not read[node.writes].all() for node in self.nodes if _makes_channels(node))
 
     def looking(self) -> AbstractContextManager[None]:
-        return sizes_told_apart(Listener(self._note_split, self._freeze_counted, lambda: self.busy))
+        used = self.memory.used_elsewhere.update
+        self._listener = Listener(self._note_given, self._freeze_counted, self._origin, used, lambda: self.busy)
+        return sizes_told_apart(self._listener, self.model)
 
-    def _note_split(self, follows_sizes: bool) -> None:
-        self.split_follows_sizes = follows_sizes
+    def _note_given(self, sizes: Any) -> None:
+        self.given = sizes
+        self.memory.ask([p for size in pytree.tree_leaves(sizes) for p in getattr(size, "places", ())])
+
+    def _origin(self, tensor: Tensor, dim: int) -> Origin | None:
+        """What the size of a dimension may count; no operator may run for that, since it would ask for sizes, too."""
+        return (self.labels(tensor), dim) if self.is_labelled(tensor) else None
 
     def _freeze_counted(self, origins: Sequence[Origin]) -> None:
-        for tensor, dim in origins:
-            if self.is_labelled(tensor) and self.labels(tensor).shape[dim] > 1:
-                self.freeze(self.labels(tensor), "its channels are counted")
+        for labels, dim in origins:
+            if labels.shape[dim] > 1:
+                self.freeze(labels, "its channels are counted")
+
+    def remember(self, place: Place, lane: Tensor) -> None:
+        """Record that a module remembers how many channels lie in a lane."""
+        self.memory.note(place, lane.numpy(), user_location())
 
     def seen(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> None:
         super().seen(func, args, kwargs, out)

@@ -11,7 +11,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from otprune.absent import Absent, Removed
 from otprune.abstract import is_noise, put_back, watch
 from otprune.channels.graph import Signature
-from otprune.channels.operators import Operators
+from otprune.channels.operators import Operators, functions_of
 from otprune.errors import OtpruneError
 from otprune.location import user_location
 
@@ -62,6 +62,12 @@ class Absence:
         if isinstance(rest, OtpruneError) and isinstance(self._run(training=True, noise=True), Operators):
             return _reason(rest)
         return None
+
+    def functions(self, layers: Collection[str], training: bool) -> dict[str, int]:
+        """How often the rest of the model runs each of torch's functions."""
+        with self._without(layers):
+            rest = self._run(training)
+        return functions_of(s[0] for s in rest.signatures.elements()) if isinstance(rest, Operators) else {}
 
     @contextmanager
     def _without(self, layers: Collection[str]) -> Iterator[None]:

@@ -11,6 +11,7 @@ from functools import partial
 import numpy as np
 import torch
 from torch import nn
+from torch.nn.modules.batchnorm import _BatchNorm
 
 from otprune.channels.graph import (
     Affine,
@@ -208,7 +209,7 @@ def _upstream(graph: ChannelGraph, ends: frozenset[int], survivors: dict[int, in
 def _obstacle_inside(
     graph: ChannelGraph, end: int, branches: Branches, model: nn.Module, protected: Collection[str]
 ) -> str | None:
-    """Every layer that goes has to be a module without children, all of whose parameters go; no shape may be read."""
+    """Every layer that goes has to be a module on its own, all of whose parameters go; no shape may be read."""
     if not graph.nodes[end].selectable:  # type: ignore[union-attr]
         return "its last batch norm runs several times, or is no module of its own"
     inside = [graph.nodes[index] for index in branches.nodes]
@@ -239,8 +240,10 @@ def _obstacle_behind(node: Node) -> str:
 def _is_leaf(model: nn.Module, name: str, gone: set[str]) -> bool:
     path = name.rpartition(".")[0]
     module = model.get_submodule(path)
-    own = {f"{path}.{key}" if path else key for key, _ in module.named_parameters(recurse=False)}
-    return path != "" and not list(module.children()) and own <= gone
+    own = {f"{path}.{key}" if path else key for key, _ in module.named_parameters()}
+    # A batch norm may have its activation inside.
+    alone = isinstance(module, _BatchNorm) or not list(module.children())
+    return path != "" and alone and own <= gone
 
 
 def tensors_of(node: Node) -> list[str]:

@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping
 
 import numpy as np
 
-from otprune.channels.graph import Affine, Carry, ChannelGraph, Labels, Meeting, Mix, Node, Pointwise
+from otprune.channels.graph import Affine, Carry, ChannelGraph, Labels, Meeting, Mix, Node, Pointwise, reads_of
 from otprune.planning.branches import SUMS, tensors_of
 from otprune.planning.constants import summed_kernel
 from otprune.planning.cuts import Cut
@@ -32,7 +32,8 @@ class _Shortfall:
 
     A layer that no longer reads some constants, and a sum that lost a branch of them, is short by a constant in every
     channel. A sum passes that on, and so do pools and convolutions; a bias or a running mean takes it in, and
-    `amounts` has what is to be added to each. An activation ends it.
+    `amounts` has what is to be added to each. An activation ends it. A channel that is gone is short of all it was:
+    a batch norm may read zeros in its place.
     """
 
     def __init__(
@@ -40,7 +41,8 @@ class _Shortfall:
     ) -> None:
         self.amounts: dict[str, Array] = {}
         self._values, self._weights, self._cuts = values, weights, cuts
-        self._short, self._absent = np.zeros(graph.count), np.zeros(graph.count, bool)
+        self._short = np.zeros(graph.count)
+        self._absent, self._gone = np.zeros(graph.count, bool), np.zeros(graph.count, bool)
         self._uses, self._absorbers = uses_of(graph), absorbers(graph, at_borders=True)
         left = [(index, node) for index, node in enumerate(graph.nodes) if not _is_of(node, removed)]
         self._readers = readers_of([node for _, node in left], graph.count)
@@ -50,6 +52,8 @@ class _Shortfall:
                 self._absent[node.writes] = True  # type: ignore[union-attr]
         for index, node in left:
             self._pass(index, node)
+            if isinstance(node, Affine | Pointwise | Carry | Meeting):
+                self._note_gone(node)
 
     def _pass(self, index: int, node: Node) -> None:
         if isinstance(node, Mix):
@@ -64,6 +68,17 @@ class _Shortfall:
         elif isinstance(node, Meeting):
             read = self._short[node.reads]
             self._short[node.writes] = np.where((read == read[:, :1]).all(axis=1), read[:, 0], 0)
+
+    def _note_gone(self, node: Affine | Pointwise | Carry | Meeting) -> None:
+        if isinstance(node, Affine):
+            cut = next((self._cuts[name] for name in node.tensors if name in self._cuts), None)
+            gone = np.zeros(len(node.writes), bool) if cut is None else ~np.isin(np.arange(cut.shape[0]), cut.keep[0])
+        elif isinstance(node, Meeting):
+            gone = self._gone[node.reads[:, 0]]
+        else:
+            gone = np.logical_or.reduce([self._gone[labels] for labels in reads_of(node)])
+        self._gone[node.writes] = gone
+        self._short[node.writes[gone]] = np.nan_to_num(self._values[node.writes[gone]])
 
     def _mix(self, index: int, node: Mix) -> None:
         stays = _stays(node, self._cuts.get(node.weight))

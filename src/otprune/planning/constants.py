@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from otprune.channels.graph import Affine, Carry, ChannelGraph, Flags, Hole, Meeting, Mix, Pointwise
+from otprune.channels.graph import Affine, Carry, ChannelGraph, Flags, Hole, Meeting, Mix, Pointwise, Zeros
 from otprune.planning.branches import PRODUCTS, Branches
 from otprune.planning.weights import Array, Weights
 
@@ -34,6 +34,8 @@ def constants(graph: ChannelGraph, start: dict[str, Array], branches: Branches, 
         elif isinstance(node, Meeting):
             read = values[node.reads]
             values[node.writes] = np.where((read == read[:, :1]).all(axis=1), read[:, 0], UNKNOWN)
+        elif isinstance(node, Zeros):
+            values[node.writes] = 0
         elif isinstance(node, Mix):
             _mix(node, values, weights)
     return values

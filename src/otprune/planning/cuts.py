@@ -11,6 +11,7 @@ from otprune.channels.graph import (
     Affine,
     Attached,
     ChannelGraph,
+    Counted,
     Flags,
     Mix,
     Overwriting,
@@ -20,6 +21,8 @@ from otprune.channels.graph import (
 )
 from otprune.planning.constants import summed_kernel
 from otprune.planning.solve import Solution
+
+ZEROS = -1  # in place of the position of a channel that is gone, of which a batch norm still makes a constant
 
 
 @dataclass(frozen=True)
@@ -52,6 +55,16 @@ class Piece:
     shape: list[int]
 
 
+@dataclass(frozen=True)
+class Memorized:
+    """A number of channels that a module remembers: in an attribute, or an item of a list that is one."""
+
+    module: str
+    attribute: str
+    item: int | None
+    count: int
+
+
 def cuts(graph: ChannelGraph, solution: Solution) -> list[Cut]:
     """Every tensor that shrinks, once each."""
     found: dict[str, Cut] = {}
@@ -65,12 +78,12 @@ def cuts(graph: ChannelGraph, solution: Solution) -> list[Cut]:
 
 
 def selections(graph: ChannelGraph, solution: Solution) -> dict[str, list[int]]:
-    """For each batch norm that reads only some of the channels that arrive, their positions among those."""
+    """For each batch norm that reads other channels than arrive, their positions among those, or `ZEROS`."""
     found = {}
     for index, node in enumerate(graph.nodes):
         if isinstance(node, Affine) and index not in solution.branches.nodes:
             arriving = solution.live[node.incoming]
-            position = np.cumsum(arriving) - 1
+            position = np.where(arriving, np.cumsum(arriving) - 1, ZEROS)
             picks = position[node.picks[solution.live[node.writes]]]
             if not np.array_equal(picks, np.arange(arriving.sum())):
                 found[node.layer] = picks.tolist()
@@ -80,6 +93,12 @@ def selections(graph: ChannelGraph, solution: Solution) -> dict[str, list[int]]:
 def pieces(graph: ChannelGraph, solution: Solution) -> list[Piece]:
     """What the views and splits that cut channels must come to, in the order they run."""
     return [Piece(node.location, _shape_left(node, solution.live)) for node in graph.of(Shaped)]
+
+
+def memories(graph: ChannelGraph, solution: Solution) -> list[Memorized]:
+    """What modules are to remember instead of the numbers of channels they had."""
+    left = ((node, int(solution.live[node.labels].sum())) for node in graph.of(Counted))
+    return [Memorized(n.module, n.attribute, n.item, count) for n, count in left if count < len(n.labels)]
 
 
 def _shape_left(node: Shaped, live: Flags) -> list[int]:
@@ -117,8 +136,9 @@ def folds(graph: ChannelGraph, solution: Solution) -> list[Fold]:
         read = np.where(solution.live[node.reads], 0.0, solution.values[node.reads])
         read = np.where(np.isnan(read), 0.0, read)
         if index not in solution.branches.nodes and read.any():
-            amounts = absorber.sign * np.einsum("goi,gi->go", summed_kernel(node, solution.weights), read).reshape(-1)
-            found.append(Fold(absorber.name, amounts.tolist()))
+            amounts = absorber.sign * np.einsum("goi,gi->go", summed_kernel(node, solution.weights), read)
+            amounts = np.where(solution.live[node.writes], amounts, 0.0)  # a batch norm may read zeros there
+            found.append(Fold(absorber.name, amounts.reshape(-1).tolist()))
     return found
 
 

@@ -26,7 +26,7 @@ def live_channels(
     while before != (before := int(live.sum())):
         for index, node in reversed(nodes):
             if isinstance(node, Affine):
-                _through(node, classes, live)
+                _through(node, values, classes, live)
             else:
                 _wanted(node, unwanted[index], classes, live)
     return live[classes]
@@ -76,8 +76,11 @@ def _wanted(node: Mix | Sum, unwanted: Flags, classes: Labels, live: Flags) -> N
     live[classes[node.reads[busy][~unwanted[busy]]]] = True
 
 
-def _through(node: Affine, classes: Labels, live: Flags) -> None:
+def _through(node: Affine, values: Array, classes: Labels, live: Flags) -> None:
+    """A batch norm that can select needs no channel it does not hand on, and none that is zero: it can put that in."""
     read, written = classes[node.reads], classes[node.writes]
-    live[read[live[written]]] = True
-    if not node.selectable:
+    if node.selectable:
+        live[read[live[written] & (values[node.reads] != 0)]] = True
+    else:
+        live[read[live[written]]] = True
         live[written[live[read]]] = True

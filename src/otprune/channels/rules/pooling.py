@@ -1,12 +1,16 @@
 """Operators that combine positions and leave channels apart, and reductions over any dimension."""
 
+import math
 from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 from torch import Tensor
 
-from otprune.channels.graph import Carry, Sum
+from otprune.channels.graph import Carry, Meeting, Sum, Zeros
+from otprune.channels.labels import laid_out, varying
+from otprune.channels.rules.shaping import SELECTION_WITH_ZEROS
 from otprune.channels.rules.unknown import freeze_arguments
+from otprune.location import innermost_module
 
 if TYPE_CHECKING:
     from otprune.channels.tracer import Call, Tracer
@@ -19,6 +23,14 @@ Keeps = Literal["constants", "zeros", "nothing"]
 def pool(tracer: "Tracer", call: "Call") -> None:
     """A largest value, or an average that padding and divisors have no part in: a constant stays one."""
     _over_positions(tracer, call, len(call.args[1]), "constants")
+
+
+def largest(tracer: "Tracer", call: "Call") -> None:
+    """Padding that is below everything has no part in a largest value, either."""
+    labels = getattr(call.args[0], "_otprune_labels_inside", None)
+    if labels is not None:
+        tracer.mark(call.args[0], labels)
+    pool(tracer, call)
 
 
 def average_pool(tracer: "Tracer", call: "Call") -> None:
@@ -39,9 +51,22 @@ def padding_with_own_values(tracer: "Tracer", call: "Call") -> None:
 def padding(tracer: "Tracer", call: "Call") -> None:
     """Padding with zeros leaves a zero channel zero; with another value, nothing stays constant."""
     source, amounts = call.args[:2]
+    if hasattr(innermost_module(), SELECTION_WITH_ZEROS):
+        _zeros_put_in(tracer, call)
+        return
     value = call.args[2] if len(call.args) > 2 else 0
     moved = [source.dim() - 1 - place // 2 for place, amount in enumerate(amounts) if amount]
     _carry(tracer, call, moved, "nothing" if value else "zeros")
+    if value == -math.inf and not _crosses(tracer, source, moved):
+        call.out._otprune_labels_inside = tracer.labels(source)
+
+
+def _zeros_put_in(tracer: "Tracer", call: "Call") -> None:
+    """What a pruned model's batch norm reads where a channel is gone."""
+    lane = tracer.lane(call.args[0], 1, "different channels meet one scaling factor")
+    zeros = tracer.fresh(1)
+    tracer.nodes.append(Zeros(zeros.numpy()))
+    tracer.mark(call.out, laid_out(torch.cat([zeros, lane]), 1, call.out.dim()))
 
 
 def mean(tracer: "Tracer", call: "Call") -> None:
@@ -55,11 +80,28 @@ def total(tracer: "Tracer", call: "Call") -> None:
         _reduction(tracer, call, "zeros")
         return
     labels = tracer.labels(call.args[0])
-    lanes = [dim for dim in range(labels.dim()) if labels.shape[dim] > 1 and dim not in dims]
-    if lanes:
-        freeze_arguments(tracer, call, f"{call.func} sums over some of several channel dimensions")
-    else:
+    if all(dim in dims for dim in varying(labels)):
         tracer.nodes.append(Sum(labels.reshape(-1).numpy()))
+    else:
+        _sum_of_channels(tracer, call, dims)
+
+
+def _sum_of_channels(tracer: "Tracer", call: "Call", dims: list[int]) -> None:
+    """Channels that lie at the same place of several dimensions, and are added to one."""
+    source = tracer.labels(call.args[0])
+    kept = [dim for dim in range(source.dim()) if dim not in dims]
+    lanes = source.permute(*kept, *dims).flatten(len(kept))
+    met, writes = tracer.fresh(*lanes.shape[:-1]), tracer.fresh(*lanes.shape[:-1])
+    tracer.tie(lanes[..., :1], lanes, "added to positions that carry no channel")
+    tracer.nodes.append(Meeting(lanes.flatten(0, -2).numpy(), met.reshape(-1).numpy()))
+    tracer.nodes.append(Carry(met.reshape(-1).numpy(), writes.reshape(-1).numpy(), "zeros"))
+    tracer.mark(call.out, writes if call.out.dim() == writes.dim() else _with_dims(writes, dims))
+
+
+def _with_dims(labels: Tensor, dims: list[int]) -> Tensor:
+    for dim in sorted(dims):
+        labels = labels.unsqueeze(dim)
+    return labels
 
 
 def extremum(tracer: "Tracer", call: "Call") -> None:
@@ -67,11 +109,16 @@ def extremum(tracer: "Tracer", call: "Call") -> None:
 
 
 def spread_out(tracer: "Tracer", call: "Call") -> None:
-    """A softmax over positions leaves channels apart; over channels it counts them."""
-    dim = call.args[1] % max(call.args[0].dim(), 1)
-    if tracer.is_labelled(call.args[0]) and _crosses(tracer, call.args[0], [dim]):
+    """A softmax over positions leaves channels apart; over channels it counts them, unless each has several places."""
+    source = call.args[0]
+    dim = call.args[1] % max(source.dim(), 1)
+    if not tracer.is_labelled(source) or not _crosses(tracer, source, [dim]):
+        _carry(tracer, call, [], "nothing")
+    elif len(varying(tracer.labels(source))) == 1:
         freeze_arguments(tracer, call, f"{call.func} runs over channels")
     else:
+        labels = tracer.labels(source)
+        tracer.tie(labels.narrow(dim, 0, 1), labels, "weighed against positions that carry no channel")
         _carry(tracer, call, [], "nothing")
 
 
@@ -139,8 +186,11 @@ _INTERPOLATIONS = [
 
 RULES = {
     **dict.fromkeys(
+        _overloads("max_pool2d_with_indices", "max_pool3d_with_indices", "max_pool1d", "max_pool2d", "max_pool3d"),
+        largest,
+    ),
+    **dict.fromkeys(
         _overloads(
-            *("max_pool2d_with_indices", "max_pool3d_with_indices", "max_pool1d", "max_pool2d", "max_pool3d"),
             *("_adaptive_avg_pool2d", "_adaptive_avg_pool3d", "adaptive_avg_pool1d", "adaptive_avg_pool2d"),
             *("adaptive_avg_pool3d", "adaptive_max_pool1d", "adaptive_max_pool2d", "adaptive_max_pool3d"),
         ),

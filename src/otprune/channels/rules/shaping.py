@@ -1,5 +1,6 @@
 """Shape operators: they are run on the labels themselves, so that no index arithmetic is written by hand."""
 
+import itertools
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +11,7 @@ from torch.utils import _pytree as pytree
 from otprune.channels.graph import Partition
 from otprune.channels.labels import along, compress, laid_out, varying
 from otprune.channels.rules.unknown import freeze_arguments
+from otprune.channels.sizes import Place, Size, follows_sizes
 
 if TYPE_CHECKING:
     from otprune.channels.tracer import Call, Parameter, Tracer
@@ -17,6 +19,8 @@ if TYPE_CHECKING:
 aten = torch.ops.aten
 
 SELECTION = "otprune_selection"
+# Of channels among which those that are gone are put in again: 0 stands for zeros, other numbers are one too large.
+SELECTION_WITH_ZEROS = f"with_zeros_{SELECTION}"
 
 
 def rearrange(tracer: "Tracer", call: "Call") -> None:
@@ -63,6 +67,28 @@ def view(tracer: "Tracer", call: "Call") -> None:
             _tie_all_but(tracer, labels, dims[-1])
     if len(sizes) > 1 and sizes != before:
         tracer.note_pieces(call.out)
+    if isinstance(tracer.given, list) and len(tracer.given) == call.out.dim() and not tracer.parameter(call.out):
+        _note_counts(tracer, labels, tracer.given)
+
+
+def _note_counts(tracer: "Tracer", labels: Tensor, given: list[Any]) -> None:
+    """Where a view has the number of channels from another tensor, or from a module, that must have as many."""
+    dims = varying(labels)
+    for dim, size in enumerate(given):
+        if isinstance(size, Size):
+            lane = labels.movedim(dim, 0).flatten(1)[:, 0] if dims and dim == dims[-1] else None
+            _note_origins(tracer, size, lane, has_channels=bool(dims))
+            if lane is not None and not size.origins and [place.value for place in size.places] == [len(lane)]:
+                tracer.remember(size.places[0], lane)
+
+
+def _note_origins(tracer: "Tracer", size: Size, lane: Tensor | None, has_channels: bool) -> None:
+    others = [along(labels, dim, labels.shape[dim])[:, 0] for labels, dim in size.origins if labels.shape[dim] > 1]
+    for other in others:
+        if not has_channels:
+            tracer.freeze(other, "a tensor that has no channels gets their number as a size")
+        elif lane is not None and len(other) == len(lane) and not torch.equal(other, lane):
+            tracer.nodes.append(Partition(torch.stack([other, lane]).numpy()))
 
 
 def pixel_shuffle(tracer: "Tracer", call: "Call") -> None:
@@ -103,20 +129,47 @@ def stack(tracer: "Tracer", call: "Call") -> None:
 
 
 def split(tracer: "Tracer", call: "Call") -> None:
-    """Equal pieces must stay equal; pieces of different sizes, or of a size written in the code, are taken as fixed."""
+    """Pieces of a size that the code has from its tensors must stay equal, those of a size remembered need not be.
+
+    Different sizes that are not remembered, or one that is written in the code, are taken as fixed.
+    """
     source = call.args[0]
     dim = (call.args[2] if len(call.args) > 2 else call.kwargs.get("dim", 0)) % source.dim()
     cuts_channels = tracer.labels(source).shape[dim] > 1
     if cuts_channels:
-        sizes = {piece.shape[dim] for piece in call.out}
         lanes = along(tracer.labels(source), dim, source.shape[dim])
-        if len(sizes) > 1 or lanes.shape[1] > 1 or not tracer.split_follows_sizes:
+        cut = lanes[:, 0].split([piece.shape[dim] for piece in call.out])
+        equal, given = len({len(lane) for lane in cut}) == 1, tracer.given
+        follows = equal and (given is None or follows_sizes(given))
+        if lanes.shape[1] > 1 or not (follows or _is_remembered(tracer, given, cut, lanes[:, 0])):
             tracer.freeze(lanes, f"{call.func} cuts it into pieces of fixed size")
-        else:
-            tracer.nodes.append(Partition(lanes[:, 0].reshape(len(call.out), -1).numpy()))
+        elif follows or not isinstance(given, list | tuple):
+            tracer.nodes.append(Partition(torch.stack(cut).numpy()))
     rearrange(tracer, call)
     if cuts_channels:
         tracer.note_pieces(*call.out)
+
+
+def _is_remembered(tracer: "Tracer", given: Any, cut: Sequence[Tensor], source: Tensor) -> bool:
+    """Whether modules remember the sizes of all pieces, or that of the whole from which they are computed."""
+    sizes = given if isinstance(given, list | tuple) else [given] * len(cut)
+    counted = [_counted(size, piece, source) for size, piece in zip(sizes, cut, strict=False)]
+    if len(sizes) != len(cut) or not all(counted):
+        return False
+    for place, lane in itertools.chain.from_iterable(counted):
+        tracer.remember(place, lane)
+    return True
+
+
+def _counted(size: Any, piece: Tensor, source: Tensor) -> list[tuple[Place, Tensor]]:
+    """What a number that a piece's size is computed from counts: all channels, or the piece, if it is the size itself.
+
+    Where several numbers could count the same, nobody knows which does.
+    """
+    places = getattr(size, "places", ())
+    lanes = {len(source): source} | ({len(piece): piece} if len(places) == 1 else {})
+    found = [(place, lanes[place.value]) for place in places if place.value in lanes]
+    return found if len(found) == 1 else []
 
 
 def part(tracer: "Tracer", call: "Call") -> None:
@@ -133,11 +186,11 @@ def index_select(tracer: "Tracer", call: "Call") -> None:
     """The channel selection of a pruned model; any other index is taken as fixed."""
     source, dim, index = call.args
     name = tracer.name_of(index)
-    if name is None or not name.endswith(SELECTION):
+    if name not in tracer.selections:
         freeze_arguments(tracer, call, f"{call.func} takes channels by their position")
         return
     lane = tracer.lane(source, dim, "different channels meet one selection")
-    picks = tracer.model.get_buffer(name).cpu()
+    picks = tracer.selections[name]
     tracer.mark(call.out, laid_out(lane[picks], dim, source.dim()))
     call.out._otprune_selection = (lane, picks)
 

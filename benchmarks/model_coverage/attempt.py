@@ -36,28 +36,22 @@ def attempt(key: str, tool: str, folder: Path) -> None:
     _be_quiet(folder / f"{tool}.log")
     _use_float64()
     subject = subject_called(key)
-    before: list[tuple[Mask, Outcome]] = []
     for run in RUNS:
-        outcome = _outcome(subject, tool, run, folder, before)
+        outcome = _outcome(subject, tool, run, folder)
         write_atomically(folder / f"{tool}-{run}.json", json.dumps(dataclasses.asdict(outcome)).encode())
 
 
-def _outcome(subject: Subject, tool: str, run: str, folder: Path, before: list[tuple[Mask, Outcome]]) -> Outcome:
-    """What comes of a run; the same as of one before it, where they draw the same channels."""
+def _outcome(subject: Subject, tool: str, run: str, folder: Path) -> Outcome:
     counts: dict[str, Any] = {}
     try:
         model, example = _prepared(subject)
         if not batch_norms(model):
             return Outcome(NO_BATCH_NORM)
         mask = _masks(model, example, subject, folder)[run]
-        for known, outcome in before:
-            if known == mask:
-                return outcome
         zero(model, mask)
         counts["channels"] = sum(layer.num_features for name, layer in batch_norms(model).items() if name in mask)
         counts["zeroed"] = sum(len(channels) for channels in mask.values())
-        before.append((mask, dataclasses.replace(TOOLS[tool](model, example, mask), **counts)))
-        return before[-1][1]
+        return dataclasses.replace(TOOLS[tool](model, example, mask), **counts)
     except OtpruneError as error:
         return Outcome(REFUSED, f"{type(error).__name__}: {error}", **counts)
     except Exception as error:  # whatever a tool or a model raises is a result of the run
@@ -80,9 +74,9 @@ def _masks(model: nn.Module, example: Any, subject: Subject, folder: Path) -> di
     if not path.exists():
         drawn: dict[str, Any] = {"how": "by ties"}
         try:
-            drawn |= {"agreeing": masks.agreeing(model, example, seed), "coupled": masks.coupled(model, example, seed)}
+            drawn["agreeing"] = masks.agreeing(model, example, seed)
         except Exception:  # the outcome tells of it, since planning traces again
-            drawn = {"how": "by position"} | dict.fromkeys(("agreeing", "coupled"), masks.by_position(model, seed))
+            drawn = {"how": "by position", "agreeing": masks.by_position(model, seed)}
         drawn["independent"] = masks.independent(model, drawn["agreeing"], seed)
         write_atomically(path, json.dumps(drawn).encode())
     found: dict[str, Mask] = json.loads(path.read_text())

@@ -1,13 +1,11 @@
 """Which half of the channels is zeroed."""
 
 import random
-from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from typing import Any
 
-import numpy as np
 from torch import nn
 
-from otprune.channels.graph import Affine, ChannelGraph, Labels, Mix, connected
 from otprune.channels.trace import trace
 from otprune.planning.branches import Branches
 from otprune.planning.classes import channel_classes
@@ -23,28 +21,10 @@ def agreeing(model: nn.Module, example: Any, seed: int) -> Mask:
     Batch norms that no example reaches are left out: nobody can tell what their channels are.
     """
     graph = trace(model, example)
-    return _drawn_by(channel_classes(graph, Branches()), graph, model, seed)
-
-
-def coupled(model: nn.Module, example: Any, seed: int) -> Mask:
-    """The same, and the batch norms before and after a depthwise convolution agree, too."""
-    graph = trace(model, example)
     classes = channel_classes(graph, Branches())
-    root = connected(graph.count, [(classes[left], classes[right]) for left, right in _through_depthwise(graph)])
-    return _drawn_by(root[classes], graph, model, seed)
-
-
-def _through_depthwise(graph: ChannelGraph) -> Iterator[tuple[Labels, Labels]]:
-    """What a convolution of one channel a group reads and writes, and what the batch norm after it writes."""
-    alone = [node for node in graph.of(Mix) if node.reads.shape[1] == node.writes.shape[1] == 1 < node.groups]
-    yield from ((node.reads[:, 0], node.writes[:, 0]) for node in alone)
-    written = np.concatenate([np.zeros(0, np.int64), *(node.writes[:, 0] for node in alone)])
-    yield from ((node.reads, node.writes) for node in graph.of(Affine) if np.isin(node.reads, written).all())
-
-
-def _drawn_by(classes: Labels, graph: ChannelGraph, model: nn.Module, seed: int) -> Mask:
     named = batch_norms(model)
-    return drawn({n: classes[node.writes].tolist() for n, node in graph.batch_norms.items() if n in named}, seed)
+    tied = {name: classes[node.writes].tolist() for name, node in graph.batch_norms.items() if name in named}
+    return drawn(tied, seed)
 
 
 def by_position(model: nn.Module, seed: int) -> Mask:

@@ -6,7 +6,7 @@ EXACT, WRONG, REFUSED, CRASHED, TIMED_OUT, NO_BATCH_NORM = STATUSES = (
     *("exact", "wrong", "refused", "crashed", "timed out", "no batch norm"),
 )
 TOLERANCE = 1e-9
-RUNS = ("agreeing", "coupled", "independent")  # how zeroed channels are drawn, see masks
+RUNS = ("agreeing", "independent")
 
 
 @dataclass(frozen=True)

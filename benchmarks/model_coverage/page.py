@@ -5,39 +5,24 @@ from typing import Any
 
 from otprune.report.markdown import NONE, markdown_table, measured_with
 
-from .outcome import EXACT, NO_BATCH_NORM, RUNS
-from .summary import (
-    COUNTED,
-    SUMMARY,
-    TOOLS,
-    Record,
-    Records,
-    libraries,
-    library_rows,
-    removed_less,
-    run_of,
-    share,
-    worst,
-)
+from .outcome import EXACT, NO_BATCH_NORM, STATUSES
+from .summary import TOOLS, Record, Records, libraries, library_rows, removed_less, run_of, share, worst
 
 INTRODUCTION = """\
 # Models of other libraries
 
 Everything on this page is made from [results/coverage.json](../results/coverage.json), which `make coverage` writes;
-no number is typed. Every model is built with random weights and pruned three times by otprune and by
+no number is typed. Every model is built with random weights and pruned twice by otprune and twice by
 [Torch-Pruning](https://github.com/VainF/Torch-Pruning), each in a process of its own with a limit of time. Half of
 all batch-norm channels are zeroed: of every two neighbours one. In the first run they are drawn once for all channels
-that a sum ties together, so that the batch norms that write them agree. In the second (*coupled*) the batch norms
-before and after a depthwise convolution agree as well: where only the first of the two is zero, the second makes a
-constant of it, which a gate such as squeeze-and-excite makes depend on the image again, so that no tool can remove it
-exactly. In the third (*independent*) they are drawn for every batch norm on its own. *Removed* is the share of the
-zeroed channels that are physically gone; what is not exact counts as not removed. The error is the largest difference
-between the outputs of the pruned and the zeroed model in float64 over all runs, as a share of the largest output, and
-at most 1e-9 is *exact*. Seconds are those of trace, plan and prune in the first run."""
+that a sum ties together, so that the batch norms that write them agree; in the second for every batch norm on its
+own. *Removed* is the share of the zeroed channels that are physically gone after the first run; what is not exact
+counts as not removed. The error is the largest difference between the outputs of the pruned and the zeroed model in
+float64, as a share of the largest output, and at most 1e-9 is *exact*. Seconds are those of trace, plan and prune."""
 
 HEADER = (
-    *("model", "BN channels", "zeroed", "removed", "removed, coupled", "error", "seconds"),
-    *("Torch-Pruning: removed", "removed, coupled", "error", "seconds"),
+    *("model", "BN channels", "zeroed", "removed", "error", "error, second run", "seconds"),
+    *("Torch-Pruning: removed", "error", "error, second run", "seconds"),
 )
 
 
@@ -54,7 +39,7 @@ def page(content: Mapping[str, Any] | None) -> str:
 
 def _summary(records: Records) -> str:
     rows = [tuple(map(str, row)) for library in libraries(records) for row in library_rows(library, records)]
-    return "## Summary\n\n" + markdown_table(SUMMARY, rows, texts=2)
+    return "## Summary\n\n" + markdown_table(("library", "tool", *STATUSES[:-1], "removed"), rows, texts=2)
 
 
 def _less(records: Records) -> str:
@@ -78,22 +63,10 @@ def _cells(record: Record) -> list[str]:
 
 
 def _tool_cells(record: Record, tool: str) -> tuple[str, str, str, str]:
-    seconds = run_of(record, tool, "agreeing").get("seconds")
+    first, second = run_of(record, tool, "agreeing"), run_of(record, tool, "independent")
+    removed, seconds = share(record, tool), first.get("seconds")
     took = NONE if seconds is None else f"{seconds:.1f}"
-    removed, coupled = (_removed(record, tool, run) for run in COUNTED)
-    return removed, coupled, _error(_largest(record, tool)), took
-
-
-def _removed(record: Record, tool: str, run: str) -> str:
-    found = share(record, tool, run)
-    return NONE if found is None else f"{100 * found:.1f} %"
-
-
-def _largest(record: Record, tool: str) -> Record:
-    """The run with the largest error, or the first that is not exact."""
-    found = worst(record, tool)
-    runs = [run_of(record, tool, run) for run in RUNS]
-    return max(runs, key=lambda run: run["error"]) if found["status"] == EXACT else found
+    return NONE if removed is None else f"{100 * removed:.1f} %", _error(first), _error(second), took
 
 
 def _error(run: Record) -> str:

@@ -12,8 +12,6 @@ Record = Mapping[str, Any]
 Records = Mapping[str, Record]
 
 TOOLS = {"otprune": "otprune", "torch_pruning": "Torch-Pruning"}
-SUMMARY = ("library", "tool", *STATUSES[:-1], "removed", "removed, coupled")
-COUNTED = ("agreeing", "coupled")  # the runs whose removed channels are counted
 LITTLE = 0.9
 _FEW = 6
 _NOT_YET = "not measured"
@@ -28,16 +26,13 @@ def summary(records: Records) -> str:
     """How many models of each library ended how, and where otprune removes less than Torch-Pruning."""
     rows = [row for library in libraries(records) for row in library_rows(library, records)]
     less = [f"less removed than by Torch-Pruning: {key}" for key in removed_less(records)]
-    return "\n".join([table(SUMMARY, rows), *less])
+    return "\n".join([table(("library", "tool", *STATUSES[:-1], "removed"), rows), *less])
 
 
 def library_rows(library: str, records: Records) -> list[tuple[object, ...]]:
-    """The numbers of a library, a row for each tool: models by status over all runs, and the shares removed."""
-    found = [record for key, record in records.items() if key.startswith(f"{library}:")]
-    return [
-        (library, label, *_counts(found, tool), *(_share(found, tool, run) for run in COUNTED))
-        for tool, label in TOOLS.items()
-    ]
+    """The numbers of a library, a row for each tool: models by status over both runs, and the share removed."""
+    of_library = [record for key, record in records.items() if key.startswith(f"{library}:")]
+    return [(library, label, *_counts(of_library, tool), _share(of_library, tool)) for tool, label in TOOLS.items()]
 
 
 def libraries(records: Records) -> list[str]:
@@ -46,7 +41,7 @@ def libraries(records: Records) -> list[str]:
 
 
 def worst(record: Record, tool: str) -> Record:
-    """The first run that did not go well; the first of all where every one did."""
+    """The run that went less well; the first where both went alike."""
     runs = [run_of(record, tool, name) for name in RUNS]
     return next((run for run in runs if run["status"] != EXACT), runs[0])
 
@@ -67,13 +62,9 @@ def share(record: Record, tool: str, run: str = "agreeing") -> float | None:
 
 
 def removed_less(records: Records) -> list[str]:
-    """Models of which otprune removes less than Torch-Pruning in a run, where the latter is exact."""
-    return [key for key, record in records.items() if any(_is_less(record, run) for run in COUNTED)]
-
-
-def _is_less(record: Record, run: str) -> bool:
-    ours, theirs = share(record, "otprune", run), share(record, "torch_pruning", run)
-    return ours is not None and ours < (theirs or 0.0)
+    """Models of which otprune removes less than Torch-Pruning, where the latter is exact."""
+    shares = {key: (share(r, "otprune"), share(r, "torch_pruning")) for key, r in records.items()}
+    return [key for key, (ours, theirs) in shares.items() if ours is not None and ours < (theirs or 0.0)]
 
 
 def failures(records: Records) -> str:
@@ -88,7 +79,7 @@ def _failure(key: str, record: Record) -> list[str]:
     removed, theirs = share(record, "otprune"), share(record, "torch_pruning")
     other = f"Torch-Pruning: {worst(record, 'torch_pruning')['status']}, {_percent(theirs)} removed"
     if run["status"] not in (EXACT, NO_BATCH_NORM):
-        which = "" if record["otprune"]["agreeing"]["status"] != EXACT else " in a later run alone"
+        which = "" if record["otprune"]["agreeing"]["status"] != EXACT else " in the independent run alone"
         return [f"- {key}: **{run['status']}**{which}: {run['message']} ({other})"]
     if removed is not None and removed < LITTLE:
         reasons = [*run["frozen"][:_FEW], f"stays: {_staying(run)}"]
@@ -106,10 +97,10 @@ def _counts(records: list[Record], tool: str) -> list[int]:
     return [found[status] for status in STATUSES[:-1]]
 
 
-def _share(records: list[Record], tool: str, run: str) -> str:
+def _share(records: list[Record], tool: str) -> str:
     """Over all models of a library that have a mask; what a tool did not prune exactly counts as not removed."""
-    zeroed = sum(record["otprune"][run].get("zeroed") or 0 for record in records)
-    runs = [run_of(record, tool, run) for record in records]
+    zeroed = sum(record["otprune"]["agreeing"].get("zeroed") or 0 for record in records)
+    runs = [run_of(record, tool, "agreeing") for record in records]
     exact = [run for run in runs if run["status"] == EXACT]
     return _percent(sum(run["removed"] for run in exact) / zeroed if zeroed else None)
 

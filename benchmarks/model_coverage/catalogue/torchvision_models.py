@@ -12,8 +12,9 @@ from torchvision.models import detection, optical_flow, segmentation, video
 from .names import names_of
 from .subject import Subject, images
 
-# Without a threshold on scores an untrained detector finds something, and small images keep it quick.
+# Without a threshold on scores an untrained detector finds something; small images and few classes keep it quick.
 _THRESHOLDS = frozenset({"score_thresh"})
+_CLASSES = 5
 _SMALL = {"min_size": 128, "max_size": 160}
 _SIDES = {"inception_v3": 299, "maxvit_t": 224}
 
@@ -56,7 +57,8 @@ def _aux_loss(name: str) -> bool | None:
 
 def _detector(name: str) -> nn.Module:
     sizes: dict[str, Any] = {} if name.startswith("ssd") else _SMALL
-    model: nn.Module = torchvision.models.get_model(name, weights=None, weights_backbone=None, **sizes)
+    settings = {"weights": None, "weights_backbone": None, "num_classes": _CLASSES, **sizes}
+    model: nn.Module = torchvision.models.get_model(name, **settings)
     for module in model.modules():
         for threshold in _THRESHOLDS.intersection(vars(module)):
             setattr(module, threshold, 0.0)

@@ -1,0 +1,55 @@
+"""How a run does where it is deployed: what `otprune bench --json RUN/bench.json` and `otprune export` left in it."""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path, PurePath
+from typing import Any
+
+from otprune.experiments.folder import read_json
+from otprune.report.html.subjects import Subject
+
+FILES, EXPORTED = "bench*.json", "export.json"
+
+
+def latencies(subject: Subject) -> list[dict[str, Any]]:
+    """Medians before and after, in milliseconds, measurement by measurement.
+
+    >>> from otprune.experiments.experiment import Experiment
+    >>> latencies(Subject("run", Path("nowhere"), Experiment("vgg14", "cifar10"), {}))
+    []
+    """
+    if not subject.place.is_dir():
+        return []
+    found = [(path, read_json(path)) for path in sorted(subject.place.glob(FILES))]
+    return [row for path, record in found for row in _rows(record, subject.place)]
+
+
+def exported(subject: Subject) -> list[tuple[str, float]]:
+    """The accuracies of exported files, in the runtimes that they are for.
+
+    >>> from otprune.experiments.experiment import Experiment
+    >>> exported(Subject("run", Path("nowhere"), Experiment("vgg14", "cifar10"), {}))
+    []
+    """
+    path = subject.place / EXPORTED
+    found = read_json(path).get("files", {}) if path.is_file() else {}
+    return [(f"exported, {PurePath(name).name}", entry["accuracy"]) for name, entry in found.items()]
+
+
+def _rows(record: Mapping[str, Any], folder: Path) -> Iterator[dict[str, Any]]:
+    """Of the models in the record that are of this run: others may have been timed along with it."""
+    settings = record.get("settings", {})
+    for runtime, timed in record.get("latencies", {}).items():
+        for name, own in timed.items():
+            original = timed.get(record["models"][name]["original"])
+            if original is not None and folder.resolve().name in PurePath(name).parts:
+                said = [runtime, settings.get("device", ""), *_file(name), _batch(settings)]
+                yield {"name": ", ".join(filter(None, said)), "before": original["p50"], "after": own["p50"]}
+
+
+def _file(name: str) -> list[str]:
+    """An exported file or a checkpoint by its name: a run as a whole needs none."""
+    return [PurePath(name).name] if PurePath(name).suffix else []
+
+
+def _batch(settings: Mapping[str, Any]) -> str:
+    return f"batch {settings['batch']}" if settings.get("batch", 1) != 1 else ""

@@ -1,0 +1,171 @@
+import json
+import re
+from pathlib import Path
+
+import pytest
+import torch
+from typer.testing import CliRunner
+
+import otprune as ot
+from otprune import models
+from otprune.cli import app
+from otprune.errors import TrainingError
+from otprune.experiments.folder import CONFIGURATION
+from otprune.report.html.content import content
+from otprune.report.html.costs import STOPS, with_costs
+from otprune.report.html.figures import draw, sketches
+from otprune.report.html.page import page
+from otprune.report.html.subjects import NO_WEIGHTS, subjects
+from tests.html_reports import (
+    HOSTILE,
+    VGG,
+    answer,
+    depthwise,
+    described,
+    record,
+    run_folder,
+    small,
+    with_drawn_gammas,
+    write,
+)
+
+COSTS = {
+    "cost_before": {"flops": 4_000_000, "parameters": 200_000},
+    "cost_after": {"flops": 1_000_000, "parameters": 100_000},
+}
+
+
+@pytest.mark.parametrize("name", ["vgg14", "resnet20", "digits_net"])
+def test_the_sums_of_the_page_are_those_of_the_planner(name: str) -> None:
+    model = with_drawn_gammas(models.build(name, num_classes=10), seed=3)
+    example = torch.zeros(1, *models.image_shape(name))
+    network = with_costs(model, example, delta=0.37)  # which the sums are tried at too
+    assert network.widths is not None and not network.stops
+    assert (network.flops, network.parameters) == (ot.cost(model, example).flops, ot.cost(model, example).parameters)
+
+
+def test_branches_go_in_the_networks_that_sums_are_tried_on() -> None:
+    model = with_drawn_gammas(models.build("resnet20", num_classes=10), seed=3)
+    assert ot.plan(model, torch.zeros(1, 3, 32, 32)).removed
+
+
+def test_a_network_that_sums_are_wrong_for_gets_a_table_of_plans() -> None:
+    model, example = with_drawn_gammas(depthwise(), whole=0), torch.zeros(1, 3, 16, 16)
+    network = with_costs(model, example, delta=1e-3)
+    assert network.widths is None
+    assert [stop.delta for stop in network.stops] == sorted({1e-3, *STOPS})
+    stop = next(stop for stop in network.stops if stop.delta == 1e-3)
+    plan = ot.plan(model, example, ot.OptimalThreshold(1e-3))
+    assert stop.kept == [len(layer.kept) for layer in plan.layers]
+    assert stop.flops == ot.cost(ot.prune(model, plan), example).flops
+
+
+def test_a_table_is_made_where_a_layer_may_lose_only_a_part_of_its_channels() -> None:
+    model, example = with_drawn_gammas(small(), whole=0), torch.zeros(1, 3, 8, 8)
+    assert not with_costs(model, example, delta=1e-3).stops
+    assert with_costs(model, example, delta=1e-3, max_ratio=0.3).stops
+
+
+def test_scaling_factors_in_the_page_are_those_of_the_weights_to_the_last_bit(tmp_path: Path) -> None:
+    folder = run_folder(tmp_path / "run")
+    model = ot.load(models.build("digits_net", num_classes=10), folder / "sparse.safetensors")
+    for one in content(subjects([folder]))["runs"][0]["gammas"]:
+        assert torch.equal(torch.tensor(one["values"]), model.get_submodule(one["layer"]).weight)
+
+
+def test_the_networks_of_runs_alike_are_in_the_page_once(tmp_path: Path) -> None:
+    places = [record(tmp_path, name, "tests.html_reports:small") for name in ("a", "b")]
+    shown = content(subjects(places))
+    assert [run["network"] for run in shown["runs"]] == [0, 0] and len(shown["networks"]) == 1
+
+
+def test_a_record_gives_what_its_run_measured() -> None:
+    shown = content(subjects([VGG]))
+    run, recorded = shown["runs"][0], json.loads(VGG.read_text(encoding="utf-8"))["results"]
+    assert run["gained"]["flops"] == [recorded["cost_before"]["flops"], recorded["cost_after"]["flops"]]
+    assert run["notes"] == [NO_WEIGHTS]
+    assert answer(VGG, 1e-3)[:2] == (recorded["cost_after"]["flops"], recorded["cost_after"]["parameters"])
+
+
+def test_what_a_record_lacks_is_left_out_and_said(tmp_path: Path) -> None:
+    without = write(tmp_path / "old.json", described("digits_net"))
+    unknown = write(tmp_path / "own.json", described("nowhere.py:net", gammas={"bn": [1.0]}))
+    runs = content(subjects([without, unknown]))["runs"]
+    assert [run["network"] for run in runs] == [None, None]
+    assert runs[0]["left_out"] == "its scaling factors were not recorded"
+    assert "nowhere.py" in runs[1]["left_out"]
+
+
+def test_a_loss_that_was_no_number_is_left_out(tmp_path: Path) -> None:
+    epochs = [{"epoch": 1, "loss": float("nan"), "accuracy": 0.1, "flops": None, "lam": 0.0}]
+    place = write(tmp_path / "diverged.json", described("digits_net", training=epochs))
+    shown = content(subjects([place]))
+    assert shown["runs"][0]["trainings"][0]["loss"] == [None]
+    page(shown)
+
+
+def test_latencies_are_those_of_the_run_alone(tmp_path: Path) -> None:
+    run = content(subjects([run_folder(tmp_path / "run")]))["runs"][0]
+    assert run["latencies"] == [{"name": "torch, cpu", "before": 4.0, "after": 1.0}]
+
+
+def test_accuracies_of_exported_files_stand_beside_the_others(tmp_path: Path) -> None:
+    run = content(subjects([run_folder(tmp_path / "run")]))["runs"][0]
+    assert run["accuracies"][-2:] == [("fine-tuned", 0.91), ("exported, finetuned.onnx", 0.905)]
+
+
+def test_runs_of_one_name_are_told_apart(tmp_path: Path) -> None:
+    places = [record(tmp_path / folder, "run", "tests.html_reports:small") for folder in "ab"]
+    assert [subject.name for subject in subjects([*places, places[0]])] == ["a/run (1)", "b/run", "a/run (3)"]
+
+
+def test_what_is_no_run_is_refused_with_what_to_give(tmp_path: Path) -> None:
+    write(tmp_path / "sweep/lam1e-4" / CONFIGURATION, {})
+    with pytest.raises(TrainingError, match=r"sweep: holds no run.*Give some of those in it: lam1e-4"):
+        subjects([tmp_path / "sweep"])
+    with pytest.raises(TrainingError, match=r"demo\.json: is not the record of one run"):
+        subjects([VGG.parents[2] / "demo.json"])
+
+
+def test_the_page_asks_for_nothing_and_obeys_nothing_else() -> None:
+    text = page({"version": "1", "runs": [{"title": HOSTILE, "name": HOSTILE}], "networks": [], "paper": []})
+    assert set(re.findall(r"https?://[^'\"\s]+", text)) == {"http://www.w3.org/2000/svg"}
+    assert text.count("<script") == text.count("</script>") == 2
+    assert "default-src 'none'" in text and "unsafe" not in text.partition("</head>")[0].partition("<style>")[0]
+    assert "<img" not in text
+
+
+def test_names_that_are_no_text_at_all_do_no_harm(tmp_path: Path) -> None:
+    place = write(tmp_path / "odd.json", described("digits_net", remarks=["\udcff \u2028"]))
+    page(content(subjects([place]))).encode()
+
+
+def test_the_command_writes_the_page_and_the_figures(tmp_path: Path) -> None:
+    out, figures = tmp_path / "deep/report.html", tmp_path / "figures"
+    place = record(tmp_path, "a run", "tests.html_reports:small", **COSTS)
+    done = CliRunner().invoke(app, ["report", str(place), "-o", str(out), "--figures", str(figures)])
+    assert done.exit_code == 0, done.output
+    assert out.read_text(encoding="utf-8").startswith("<!DOCTYPE html>")
+    names = {path.name for path in figures.iterdir()}
+    assert {
+        "a-run-layers.svg",
+        "a-run-training.png",
+        "accuracy-against-cost-tests.html-reports-small-on-digits.svg",
+    } <= names
+
+
+def test_a_command_about_nothing_ends_in_one_line(tmp_path: Path) -> None:
+    done = CliRunner().invoke(app, ["report", str(tmp_path / "nowhere")])
+    assert done.exit_code == 1 and "there is no such folder or file" in done.output
+
+
+def test_figures_have_names_that_files_can_have(tmp_path: Path) -> None:
+    shown = {"runs": [_bare("../$x^2 a"), _bare("../$x^2/a")], "paper": []}
+    assert [sketch.stem for sketch in sketches(shown)] == ["x-2-a-1-network", "x-2-a-2-network"]
+    assert len(draw(shown, tmp_path)) == 4
+    assert len(list(tmp_path.iterdir())) == 4
+
+
+def _bare(name: str) -> dict[str, object]:
+    layers = [{"name": "$bn", "channels": 4, "kept": 2}]
+    return {"name": name, "title": "net", "gammas": [], "layers": layers, "trainings": [], "shifts": None}

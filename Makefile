@@ -13,7 +13,7 @@ PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 # The hooks are the tools of .venv, and what pre-commit writes for itself stays in there too.
 PRE_COMMIT := PATH="$(abspath $(BIN)):$$PATH" PRE_COMMIT_HOME="$(abspath $(VENV))/pre-commit" $(BIN)/pre-commit
 
-.PHONY: help demo test lint format fuzz bench coverage readme reproduction clean
+.PHONY: help demo test lint format fuzz bench coverage readme reproduction sample docs clean
 .DEFAULT_GOAL := help
 
 help:
@@ -24,8 +24,10 @@ help:
 	@echo "make fuzz N=5000   pruned equals masked on N random networks"
 	@echo "make bench         every program in benchmarks/"
 	@echo "make coverage      prune the models of torchvision, timm and others; hours, goes on where it stopped"
-	@echo "make readme        fill the README's tables from results/"
+	@echo "make readme        fill the README's tables from results/, and those of recipes"
 	@echo "make reproduction  draw the figures and write docs/reproduction.md from results/"
+	@echo "make sample        the sample report in docs/, from results/"
+	@echo "make docs          build the documentation into build/docs"
 	@echo "make clean         remove .venv and caches"
 
 demo: $(VENV)/.demo
@@ -60,9 +62,17 @@ coverage: $(VENV)/.coverage
 
 readme: $(VENV)/.dev
 	$(BIN)/python tools/readme_tables.py
+	$(BIN)/python tools/recipe_tables.py
 
 reproduction: $(VENV)/.dev
 	$(BIN)/python tools/reproduction_page.py
+
+sample: $(VENV)/.dev
+	$(BIN)/otprune report results/cifar10/vgg14/best-*-seed0.json results/cifar10/vgg14/*.json -o docs/sample-report.html
+
+# The variable silences a notice of the theme about its own next version.
+docs: $(VENV)/.dev
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 clean:
 	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -43,7 +43,7 @@ def filled(readme: str, results: Path) -> str:
         sys.exit(f"README.md has lost its marks {BEGIN} and {END}: put them back around the results")
     records = sorted((results / "cifar10" / "vgg14").glob("lam[1-9]*-seed0.json"))
     sections = [cifar10([_read(path) for path in records])] if records else []
-    sections += [text for text in (chosen(results), train_step(results)) if text]
+    sections += [text for text in (chosen(results), train_step(results), latency(results)) if text]
     sections += [section(_read(results / name)) for name, section in SECTIONS.items() if (results / name).exists()]
     return "\n".join([before + BEGIN, "\n\n".join(sections), END + after])
 
@@ -137,6 +137,48 @@ def _together(records: list[Record]) -> str:
         for name, counts in found.items()
         for count, spent in (counts or {}).items()
     )
+
+
+def latency(results: Path) -> str:
+    """How long one image takes, pruned and unpruned, in each runtime on a CPU."""
+    records = [record for path in sorted(results.glob("latency-*.json")) if _is_edge(record := _read(path))]
+    if not records:
+        return ""
+    runtimes = list(records[0]["results"]["latencies"])
+    header = ("one image on one thread", "network", "FLOPs", *runtimes)
+    rows = [row for record in records for row in _latency_rows(record, runtimes)]
+    pruned = "; ".join(
+        f"{record['configuration']['model']} {name}: {how}"
+        for record in records
+        for name, how in record["results"]["pruned"].items()
+    )
+    return (
+        "**`benchmarks/latency.py`**: milliseconds, and how many times as fast as unpruned; the networks take turns."
+        f"\n\n{markdown_table(header, rows)}\n\nMedians; {measured_with(records[0])}. {pruned}."
+    )
+
+
+def _is_edge(record: Record) -> bool:
+    return bool(record["configuration"]["device"] == "cpu" and record["configuration"]["batch"] == 1)
+
+
+def _latency_rows(record: Record, runtimes: list[str]) -> list[tuple[str, ...]]:
+    found, model = record["results"], record["configuration"]["model"]
+    most = max(network["flops"] for network in found["models"].values())
+    return [
+        (
+            model,
+            name,
+            f"{network['flops'] / most:.1%}",
+            *(_latency(found["latencies"][runtime][name]) for runtime in runtimes),
+        )
+        for name, network in found["models"].items()
+    ]
+
+
+def _latency(own: Record) -> str:
+    times = f" ({own['times_faster_p50']:.2f}×)" if "times_faster_p50" in own else ""
+    return f"{own['p50']:.2f}{times}"
 
 
 def demo(record: Record) -> str:

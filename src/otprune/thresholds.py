@@ -17,7 +17,7 @@ _LARGEST_SHIFT = 300
 
 
 def optimal_threshold(gammas: Tensor, delta: float = 1e-3) -> float:
-    """The threshold of equation (6): channels with |γ| strictly below it are negligible, those at it stay.
+    """The threshold of equation (7): channels with |γ| strictly below it are negligible, those at it stay.
 
     It is the first |γ|, in ascending order, at which the cumulative sum of squares reaches δ of the whole. Wherever
     (6) has a solution this is it; where equal γ leave (6) without one, the equal γ are taken together and stay.

@@ -20,7 +20,8 @@ from otprune.experiments.thresholds import SHIFTS, verify_thresholds
 from otprune.training.loop import chosen_device
 
 # Rounds go by thresholds alone.
-AIMS = ("training.target_flops", *(f"pruning.{target}" for target in TARGETS))
+OF_LATENCY = ("pruning.latency_runtime", "pruning.latency_threads")
+AIMS = ("training.target_flops", *(f"pruning.{target}" for target in TARGETS), *OF_LATENCY)
 
 
 @app.command()

@@ -1,21 +1,24 @@
 """Choosing the thresholds for the user: a network as small as the accuracy allows, or as large as a budget allows.
 
+A budget is one of FLOPs, of parameters, or of latency.
 All thresholds of a rule are shifted together. Accuracy is that on images held out of the training: test images have no
 say.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from math import inf
 from typing import Any
 
 from torch import nn
 
 from otprune.errors import TrainingError
+from otprune.experiments.meeting_latency import ROUNDINGS, Clock, meet_latency
 from otprune.experiments.trials import Trial, Trials
 from otprune.plan import PruningPlan
 from otprune.thresholds import Rule
 
-TARGETS = ("max_drop", "flops", "params")
+TARGETS = ("max_drop", "flops", "params", "latency")
 # From the rule's own thresholds outwards, each step as long as all before it: the edge is steep and near them.
 STEPS_UP = (0.05, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2)
 STEPS_DOWN = (-0.05, -0.1, -0.2, -0.4, -0.8, -1.6, -3.2, -6.0)
@@ -25,7 +28,8 @@ ROUNDING = 1e-9  # of accuracies, so that a drop of exactly the points allowed p
 
 @dataclass(frozen=True)
 class Target:
-    """What the pruned network is to meet: a loss of accuracy in points, or a share of the original FLOPs or parameters.
+    """What the pruned network is to meet: a loss of accuracy in points, a share of the original FLOPs or parameters, or
+    a latency in milliseconds.
 
     >>> Target("max_drop", 0.5)
     Target(kind='max_drop', value=0.5)
@@ -39,20 +43,24 @@ class Target:
             raise TrainingError(f"there is no target {self.kind!r}: choose one of {', '.join(TARGETS)}")
         if self.kind == "max_drop" and not 0 <= self.value <= 100:
             raise TrainingError(f"max_drop is in points of accuracy, from 0 to 100, not {self.value}")
-        if self.kind != "max_drop" and not 0 < self.value <= 1:
+        if self.kind == "latency" and not 0 < self.value < inf:
+            raise TrainingError(f"latency is in milliseconds, above 0, not {self.value}")
+        if self.kind in ("flops", "params") and not 0 < self.value <= 1:
             raise TrainingError(f"{self.kind} is a share of the original, above 0 and up to 1, not {self.value}")
 
 
 @dataclass(frozen=True)
 class Chosen:
-    """The plan that meets the target, and all that was tried, as JSON has it, in the order of trying.
+    """The plan that meets the target, and all that was tried, or timed for `latency`, in order, as JSON has it.
 
     A step has the `shift` (log10; None for the unpruned model, which comes first), the held-out `accuracy` where it was
-    measured, and the shares of `flops` and `params` left.
+    measured, and the shares of `flops` and `params` left. `latency` is what was predicted and measured of the plan,
+    where that was the target.
     """
 
     plan: PruningPlan
     steps: list[dict[str, Any]]
+    latency: dict[str, Any] | None = None
 
 
 def choose(
@@ -64,6 +72,7 @@ def choose(
     repaired: Callable[[nn.Module], nn.Module],
     *,
     max_ratio: float = 1.0,
+    clock: Clock | None = None,
 ) -> Chosen:
     """Shift the rule's thresholds until the pruned network meets the target; `model` is untouched.
 
@@ -79,6 +88,7 @@ def choose(
             without, and where it is there it is measured for the network chosen and for the unpruned one.
         repaired: brings a pruned model into the state that it is judged in, by re-estimating its statistics.
         max_ratio: at most this share of a layer's channels goes.
+        clock: predicts and measures latencies; only `latency` needs it.
 
     >>> import torch
     >>> from otprune import OptimalThreshold
@@ -90,30 +100,44 @@ def choose(
     """
     if target.kind == "max_drop" and accuracy is None:
         raise TrainingError("max_drop is chosen by accuracy: say how accurate a model is on held-out images")
+    if target.kind == "latency":
+        tried = {n: Trials(model, example, rule, accuracy, repaired, max_ratio, n) for n in ROUNDINGS}
+        return _quick_enough(tried, target.value, clock)
     trials = Trials(model, example, rule, accuracy, repaired, max_ratio)
     found = _smallest_within(trials, target.value) if target.kind == "max_drop" else _largest_within(trials, target)
     return Chosen(found.plan, trials.described())
 
 
-def _largest_within(trials: Trials, target: Target) -> Trial:
-    """The mildest shift that meets a budget. Cost only falls as thresholds rise, so halving finds it."""
+def _quick_enough(tried: Mapping[int, Trials], budget: float, clock: Clock | None) -> Chosen:
+    if clock is None:
+        raise TrainingError("latency is chosen by measuring: say how long a model takes")
+    found, unpruned = meet_latency(tried, budget, clock)
+    trials = tried[found.round_to]
+    if trials.judged:
+        trials.accuracy_of(found)
+    measured = [trial.described() for one in tried.values() for trial in one.tried if trial.latency is not None]
+    latency = {"budget_ms": budget, "unpruned_ms": unpruned, "predicted_ms": found.predicted}
+    latency |= {"measured_ms": found.latency, "round_to": found.round_to}
+    return Chosen(found.plan, [trials.described()[0], *measured], latency)
 
-    def share(index: int) -> float:
-        found: float = getattr(trials.at(index), target.kind)
+
+def _largest_within(trials: Trials, target: Target) -> Trial:
+    """The mildest shift that meets a budget."""
+
+    def share(trial: Trial) -> float:
+        found: float = getattr(trial, target.kind)
         return found
 
-    if share(trials.last) > target.value:
+    least = share(trials.at(trials.last))
+    if least > target.value:
         raise TrainingError(
             f"{target.kind}={target.value:g} cannot be reached: with one channel left in every layer that can shrink, "
-            f"{share(trials.last):.3f} is left. Choose a larger share."
+            f"{least:.3f} is left. Choose a larger share."
         )
-    low, high = 0, trials.last
-    while low < high:
-        middle = (low + high) // 2
-        low, high = (low, middle) if share(middle) <= target.value else (middle + 1, high)
+    found = trials.at(trials.mildest(share, target.value, 0, trials.last))
     if trials.judged:
-        trials.accuracy_at(low)
-    return trials.at(low)
+        trials.accuracy_of(found)
+    return found
 
 
 def _smallest_within(trials: Trials, points: float) -> Trial:

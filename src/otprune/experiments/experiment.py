@@ -9,6 +9,7 @@ from typing import Any, Literal
 import otprune as ot
 from otprune.errors import TrainingError
 from otprune.experiments.choosing import TARGETS, Target
+from otprune.experiments.durations import milliseconds
 from otprune.experiments.fields import checked, flat, made
 from otprune.thresholds import Rule
 from otprune.training.run import ScheduleName, Training
@@ -18,12 +19,15 @@ from otprune.training.run import ScheduleName, Training
 class Pruning:
     """Which channels go: by OT or by Network Slimming, at their own thresholds or at those that meet a target.
 
-    `max_drop` is in points of accuracy, `flops` and `params` are shares of the original; at most one of them.
+    `max_drop` is in points of accuracy, `flops` and `params` are shares of the original, `latency` is a time with its
+    unit, on this machine's CPU in a runtime with a number of threads; at most one of them.
 
     >>> Pruning(delta=1e-2).thresholds()
     OptimalThreshold(delta=0.01)
     >>> Pruning(flops=0.4).target
     Target(kind='flops', value=0.4)
+    >>> Pruning(latency="1.5ms").target
+    Target(kind='latency', value=1.5)
     """
 
     rule: Literal["ot", "ns"] = "ot"
@@ -34,11 +38,15 @@ class Pruning:
     max_drop: float | None = None
     flops: float | None = None
     params: float | None = None
+    latency: str | None = None
+    latency_runtime: Literal["torch", "onnxruntime", "openvino"] = "torch"
+    latency_threads: int = 1
 
     def __post_init__(self) -> None:
         _ = self.thresholds(), self.target  # checked where they are made
         _require(0 <= self.max_layer_ratio <= 1, "pruning.max_layer_ratio must lie from 0 to 1", self.max_layer_ratio)
         _require(self.calibration_images >= 1, "pruning.calibration_images must be at least 1", self.calibration_images)
+        _require(self.latency_threads >= 1, "pruning.latency_threads must be at least 1", self.latency_threads)
         chosen = [name for name in TARGETS if getattr(self, name) is not None]
         _require(len(chosen) <= 1, f"pruning can meet one of {', '.join(TARGETS)}", " and ".join(chosen))
 
@@ -46,7 +54,7 @@ class Pruning:
     def target(self) -> Target | None:
         """What the pruned network is asked to meet, where something is."""
         asked = ((name, getattr(self, name)) for name in TARGETS)
-        return next((Target(name, value) for name, value in asked if value is not None), None)
+        return next((Target(name, _number(value)) for name, value in asked if value is not None), None)
 
     def thresholds(self) -> Rule:
         """The rule that finds the thresholds."""
@@ -153,6 +161,10 @@ def scratch_epochs(epochs: int, flops_before: int, flops_after: int) -> int:
     (240, 320)
     """
     return round(epochs * min(flops_before / flops_after, 2))
+
+
+def _number(value: float | str) -> float:
+    return milliseconds(value) if isinstance(value, str) else value
 
 
 def _require(holds: bool, what: str, value: object) -> None:

@@ -15,10 +15,12 @@ from torch import nn
 import otprune as ot
 from otprune import models
 from otprune.cost import Cost
+from otprune.deploy import stopwatch
 from otprune.errors import OtpruneError
 from otprune.experiments import attribution
-from otprune.experiments.choosing import choose
+from otprune.experiments.choosing import Chosen, choose
 from otprune.experiments.folder import FINETUNED, PRUNED, SCRATCH, SPARSE, read_json, write_json
+from otprune.experiments.meeting_latency import Clock
 from otprune.experiments.pipeline import Pipeline
 from otprune.experiments.remarks import remarks
 from otprune.experiments.reporting import Report, Silent
@@ -94,15 +96,22 @@ def prune(pipeline: Pipeline, report: Report | None = None) -> None:
         return
     model = pipeline.load(SPARSE)
     with _timed([pipeline], "prune"):
-        plan, choosing = _planned(pipeline, model)
-    prune_by(plan, pipeline, model, choosing)
+        chosen = _chosen(pipeline, model)
+    prune_by(chosen.plan, pipeline, model, chosen.steps, chosen.latency)
     (report or Silent()).pruned(pipeline)
 
 
 def prune_by(
-    plan: PruningPlan, pipeline: Pipeline, model: nn.Module, choosing: Sequence[Mapping[str, Any]] = ()
+    plan: PruningPlan,
+    pipeline: Pipeline,
+    model: nn.Module,
+    choosing: Sequence[Mapping[str, Any]] = (),
+    latency: Mapping[str, Any] | None = None,
 ) -> None:
-    """Prune a model by a plan of one's own, as the stage does; `choosing` is what was tried on the way to the plan."""
+    """Prune a model by a plan of one's own, as the stage does.
+
+    `choosing` is what was tried on the way to the plan, `latency` what was predicted and measured of it, if it was.
+    """
     attribution.note(pipeline.folder, "prune", pipeline.device, anew=True)
     with _timed([pipeline], "prune"):
         small = ot.prune(model, plan)
@@ -122,6 +131,7 @@ def prune_by(
         layers=[asdict(layer) | {"kept": len(layer.kept)} for layer in plan.layers],
         removed=plan.removed,
         gammas=_scaling_factors(model, plan),
+        **({} if latency is None else {"latency": dict(latency)}),
     )
     ot.save(small, pipeline.folder / PRUNED)
 
@@ -248,16 +258,21 @@ def _measure(stage: _Stage, pipeline: Pipeline, run: Run, epoch: EpochRecord) ->
         pipeline.note(**pipeline.accuracies(f"{stage.accuracy}_{epoch.epoch}", run.model))
 
 
-def _planned(pipeline: Pipeline, model: nn.Module) -> tuple[PruningPlan, list[dict[str, Any]]]:
+def _chosen(pipeline: Pipeline, model: nn.Module) -> Chosen:
     """The plan, and what was tried on the way to it where it had to be chosen."""
     pruning, example = pipeline.experiment.pruning, pipeline.example()
     rule, most = pruning.thresholds(), pruning.max_layer_ratio
     if pruning.target is None:
-        return ot.plan(model, example, rule, max_ratio=most), []
+        return Chosen(ot.plan(model, example, rule, max_ratio=most), [])
     judged = None if pipeline.held_out is None else pipeline.held_out_accuracy
-    repaired = partial(_recalibrated, pipeline)
-    chosen = choose(model, example, rule, pruning.target, judged, repaired, max_ratio=most)
-    return chosen.plan, chosen.steps
+    repaired, clock = partial(_recalibrated, pipeline), _clock(pipeline) if pruning.latency else None
+    return choose(model, example, rule, pruning.target, judged, repaired, max_ratio=most, clock=clock)
+
+
+def _clock(pipeline: Pipeline) -> Clock:
+    pruning = pipeline.experiment.pruning
+    file = pipeline.folder / stopwatch.FILE
+    return stopwatch.Stopwatch(pipeline.example().cpu(), pruning.latency_runtime, pruning.latency_threads, file)
 
 
 def _scaling_factors(model: nn.Module, plan: PruningPlan) -> dict[str, list[float]]:

@@ -27,6 +27,9 @@ FARTHEST = 300.0
 class Trial:
     """A network that was tried: shares of the original's cost, and the held-out accuracy where it was measured.
 
+    Where latency counts, also what it was `predicted` to take and took, in milliseconds, and what its channels were
+    rounded up to multiples of.
+
     >>> Trial(shift=0.1, plan=None, flops=0.5, params=0.2).described()
     {'shift': 0.1, 'accuracy': None, 'flops': 0.5, 'params': 0.2}
     """
@@ -36,10 +39,15 @@ class Trial:
     flops: float
     params: float
     accuracy: float | None = None
+    round_to: int = 1
+    predicted: float | None = None
+    latency: float | None = None
 
     def described(self) -> dict[str, Any]:
         """As JSON has it."""
-        return {"shift": self.shift, "accuracy": self.accuracy, "flops": self.flops, "params": self.params}
+        found = {"shift": self.shift, "accuracy": self.accuracy, "flops": self.flops, "params": self.params}
+        timed = {"round_to": self.round_to, "predicted": self.predicted, "latency": self.latency}
+        return found if self.latency is None else found | timed
 
 
 class Trials:
@@ -61,8 +69,10 @@ class Trials:
         accuracy: Callable[[nn.Module], float] | None,
         repaired: Callable[[nn.Module], nn.Module],
         max_ratio: float = 1.0,
+        round_to: int = 1,
     ) -> None:
-        self.model, self.example, self.rule, self.max_ratio = model, example, rule, max_ratio
+        self.model, self.example, self.rule = model, example, rule
+        self.max_ratio, self.round_to = max_ratio, round_to
         self.tried: list[Trial] = []
         self._accuracy, self._repaired = accuracy, repaired
         self._before = ot.cost(model, example)
@@ -99,10 +109,27 @@ class Trials:
 
     def accuracy_at(self, index: int) -> float:
         """The held-out accuracy of what comes of them, repaired."""
-        trial = self.at(index)
+        return self.accuracy_of(self.at(index))
+
+    def accuracy_of(self, trial: Trial) -> float:
+        """That of a network that was tried."""
         if trial.accuracy is None:
-            trial.accuracy = self._measured(self._repaired(ot.prune(self.model, trial.plan)))
+            trial.accuracy = self._measured(self._repaired(self.network(trial)))
         return trial.accuracy
+
+    def network(self, trial: Trial) -> nn.Module:
+        """A network that was tried, as pruning leaves it."""
+        return ot.prune(self.model, trial.plan)
+
+    def mildest(self, cost: Callable[[Trial], float], budget: float, low: int, high: int) -> int:
+        """The index of the mildest shift whose cost is within a budget, of those from `low` to `high`, or else `high`.
+
+        Costs only fall as thresholds rise, so halving finds it.
+        """
+        while low < high:
+            middle = (low + high) // 2
+            low, high = (low, middle) if cost(self.at(middle)) <= budget else (middle + 1, high)
+        return low
 
     def described(self) -> list[dict[str, Any]]:
         """The unpruned model and all that was tried, as JSON has it."""
@@ -125,13 +152,13 @@ class Trials:
 
     def _try(self, shift: float) -> Trial:
         rule = Shifted(self.rule, shift) if shift else self.rule
-        plan = ot.plan(self.model, self.example, rule, max_ratio=self.max_ratio)
+        plan = ot.plan(self.model, self.example, rule, max_ratio=self.max_ratio, round_to=self.round_to)
         for trial in self.tried:
             if (trial.plan.cuts, trial.plan.removed, trial.plan.masked) == (plan.cuts, plan.removed, plan.masked):
                 return trial
         after = ot.cost(ot.prune(self.model, plan), self.example)
         shares = after.flops / self._before.flops, after.parameters / self._before.parameters
-        self.tried.append(Trial(shift, plan, *shares))
+        self.tried.append(Trial(shift, plan, *shares, round_to=self.round_to))
         return self.tried[-1]
 
 

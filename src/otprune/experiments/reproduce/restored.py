@@ -25,7 +25,8 @@ def restore(pipeline: Pipeline, record: Record) -> None:
     """Write pruned.safetensors and the results of a record into the pipeline's folder, unless they are there."""
     if (pipeline.folder / PRUNED).exists():
         return
-    small = ot.prune(*pruned_alike(pipeline, record))
+    model = pipeline.fresh_model().to(pipeline.device)
+    small = ot.prune(model, pruned_alike(model, pipeline.example(), record))
     found = totals(ot.cost(small, pipeline.example()))
     if found != record.results["cost_after"]:
         raise TrainingError(
@@ -36,14 +37,18 @@ def restore(pipeline: Pipeline, record: Record) -> None:
     ot.save(small, pipeline.folder / PRUNED)
 
 
-def pruned_alike(pipeline: Pipeline, record: Record) -> tuple[nn.Module, PruningPlan]:
-    """A fresh model, and the plan that prunes it as the record's was pruned."""
-    model, layers = pipeline.fresh_model().to(pipeline.device), record.results["layers"]
+def pruned_alike(model: nn.Module, example: Any, record: Record, round_to: int | None = None) -> PruningPlan:
+    """The plan that prunes a freshly built model, whose γ become one and zero, as the record's was pruned.
+
+    With `round_to`, channels are rounded up to multiples of another number than the record's were.
+    """
+    layers = record.results["layers"]
     for layer in layers:
         gamma = model.get_submodule(layer["name"]).get_parameter("weight")
         gamma.data.copy_(important(layer, record.gammas.get(layer["name"])))
-    limit = record.experiment.pruning.max_layer_ratio
-    return model, ot.plan(model, pipeline.example(), _rule(record.experiment, layers), max_ratio=limit)
+    limit, rule = record.experiment.pruning.max_layer_ratio, _rule(record.experiment, layers)
+    own = record.results.get("latency", {}).get("round_to", 1)
+    return ot.plan(model, example, rule, max_ratio=limit, round_to=round_to or own)
 
 
 def important(layer: Mapping[str, Any], gamma: Sequence[float] | None) -> torch.Tensor:

@@ -41,6 +41,21 @@ def test_a_forward_that_counts_on_its_sizes(toy: type[Toy], mask: list[int], cul
     assert ot.verify(model, ot.prune(model, left_alone), left_alone, toy.example()).relative < 1e-9
 
 
+OPEN_VIEWS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
+    "a number in the code": lambda a, b: a.view(len(a), 6, -1),
+    "the number of another's channels": lambda a, b: b.view(len(b), a.shape[1] // 2, -1),
+    "that of another's among positions": lambda a, b: b.reshape(len(b), 6, a.shape[1] - 2, -1),
+}
+
+
+@pytest.mark.parametrize("how", OPEN_VIEWS)
+def test_a_view_that_leaves_a_size_open_is_refused_where_channels_would_become_positions(how: str) -> None:
+    toy = net(
+        lambda m, a, b: m.head(a.relu()).mean((1, 2, 3)) + OPEN_VIEWS[how](a, b.relu()).amax(-1).flatten(1).sum(1)
+    )
+    assert "does not cut its channels" in refusal(toy, {"bn1": [0, 1, 2]})
+
+
 @pytest.mark.parametrize("toy", [HardCodedSplit, HardCodedSplitNormalized])
 def test_what_is_split_by_a_number_in_the_code_stays_and_the_line_is_named(toy: type[Toy]) -> None:
     assert check_model(busy(make(toy)), toy.example(), {"bn1": [1, 4]}).removed == 0

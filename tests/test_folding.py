@@ -90,6 +90,17 @@ def test_folding_is_exact_without_padding(second: Callable[[], nn.Module]) -> No
     assert after.max() < 1e-12
 
 
+@pytest.mark.parametrize("between", [nn.Identity, nn.Tanh])
+def test_what_is_gone_behind_a_depthwise_convolution_is_folded_into_the_batch_norm_that_reads_zeros(
+    between: type[nn.Module],
+) -> None:
+    model = build(lambda: then(conv(2, 6, 6, groups=6, bias=True), between(), norm(2, 6), nn.Sigmoid(), conv(2, 6, 4)))
+    model.get_parameter("second.0.bias").data[:] = 0
+    before, after = errors(with_constant_channels(model, "bn1", [1, 4]), Folding.example())
+    assert before.max() > 1e-3
+    assert after.max() < 1e-12
+
+
 @pytest.mark.parametrize("groups", [1, 2])
 @pytest.mark.parametrize("into", ["bias", "running mean"])
 def test_folding_is_exact_away_from_padded_borders(groups: int, into: str) -> None:

@@ -51,3 +51,28 @@ def test_an_operator_with_an_out_argument_freezes() -> None:
 def test_an_operator_with_two_results_freezes() -> None:
     toy = net(lambda m, a, b: m.head(torch.frexp(a.detach())[0]) + m.other(b))
     assert check_model(make(toy), Toy.example(), {"bn1": [0, 3]}).removed == 0
+
+
+def padded_below(x: Tensor, amount: int = 1) -> Tensor:
+    return F.pad(x, (amount,) * 4, value=-torch.inf)
+
+
+NOT_BELOW: dict[str, Callable[[Any, Tensor], Tensor]] = {
+    "padding that is changed in place": lambda m, x: m.head(F.max_pool2d(padded_below(x).add_(1), 3)),
+    "windows of padding alone": lambda m, x: m.head(F.hardtanh(F.max_pool2d(padded_below(x, 3), 2))),
+    "windows that begin in padding": lambda m, x: m.head(F.hardtanh(F.max_pool2d(padded_below(x), 3, ceil_mode=True))),
+    "windows with gaps": lambda m, x: m.head(F.hardtanh(F.max_pool2d(padded_below(x), 2, 1, dilation=(9, 1)))),
+}
+
+
+@pytest.mark.parametrize("how", NOT_BELOW)
+def test_padding_below_everything_matters_by(how: str) -> None:
+    outcome(net(lambda m, a, b: NOT_BELOW[how](m, a.relu()).mean((2, 3)) + m.other(b).mean((2, 3))), {"bn1": [0, 3]})
+
+
+def test_padding_below_everything_matters_to_whoever_reads_it_after_the_pool() -> None:
+    def rest(m: Any, a: Tensor, b: Tensor) -> Tensor:
+        padded = padded_below(a.relu())
+        return m.head(F.max_pool2d(padded, 3, 1, 1)) + m.other(padded.sigmoid()) + b.mean()
+
+    outcome(net(rest), {"bn1": [0, 3]})

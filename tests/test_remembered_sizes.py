@@ -11,10 +11,11 @@ from torch import Tensor
 
 import otprune as ot
 from otprune.errors import VerificationError
-from tests.checking import MaskRule, check_model
+from tests.checking import MaskRule, check_model, shrink
 from tests.net_layers import conv, norm
 from tests.pruned_toys import CASES, pruned
-from tests.toy_nets import SizedByAnother, Toy, conv3, make
+from tests.toy_nets import RememberedSizes, SizedByAnother, Toy, conv3, make
+from tests.unchanged import unchanged
 
 
 def test_a_pruned_model_remembers_what_is_left() -> None:
@@ -22,6 +23,16 @@ def test_a_pruned_model_remembers_what_is_left() -> None:
     assert (small.sizes, small.width, small.first) == ([1, 3], 4, 3)
     assert (model.sizes, model.width, model.first) == ([2, 4], 6, 4)
     assert {type(number) for number in [*small.sizes, small.width, small.first]} == {int}
+
+
+def test_a_number_that_its_class_lets_nobody_change_changes_too() -> None:
+    class Guarded(RememberedSizes):
+        def __setattr__(self, name: str, value: Any) -> None:
+            assert name not in ("sizes", "width", "first") or name not in vars(self), "read-only"
+            super().__setattr__(name, value)
+
+    _, small, _ = pruned(Guarded, CASES["sizes that are remembered"][1])
+    assert (small.sizes, small.width, small.first) == ([1, 3], 4, 3)
 
 
 def test_a_plan_with_remembered_sizes_comes_back_from_json() -> None:
@@ -106,3 +117,90 @@ def test_a_tensor_without_channels_that_gets_their_number_as_its_size_holds_them
             return self.head(y) + x[:, :1].reshape(len(x), y.shape[1], 1, 8).mean(1, keepdim=True)
 
     assert check_model(make(Net), Net.example(), {"bn1": [0, 3]}).removed == 0
+
+
+def test_shares_of_a_number_that_is_remembered_lose_equally_many_however_they_are_listed() -> None:
+    class Net(Halves):
+        def __init__(self) -> None:
+            super().__init__()
+            self.width, self.other = 6, conv3(3, 4)
+
+        def forward(self, x: Tensor) -> Tensor:
+            one, other = torch.relu(self.bn1(self.conv1(x))).split([self.width // 2] * 2, 1)
+            return self.head(one) + self.other(other)
+
+    assert check_model(make(Net), Net.example(), {"bn1": [1, 4, 5]}).removed == 2
+
+
+def test_unequal_shares_of_a_number_that_is_remembered_stay() -> None:
+    class Net(Halves):
+        def __init__(self) -> None:
+            super().__init__()
+            self.width = 6
+
+        def forward(self, x: Tensor) -> Tensor:
+            one, other = torch.relu(self.bn1(self.conv1(x))).split([self.width // 3, 2 * self.width // 3], 1)
+            return self.head(torch.cat([one, other[:, :1]], 1))
+
+    assert check_model(make(Net), Net.example(), {"bn1": [1, 4, 5]}).removed == 0
+
+
+def test_a_layout_that_is_another_for_one_channel_is_no_other_function(monkeypatch: pytest.MonkeyPatch) -> None:
+    def forward(net: Any, x: Tensor) -> Tensor:
+        one, other = torch.relu(net.bn1(net.conv1(x))).split(net.half, 1)
+        product: Tensor = (one.contiguous() * other).transpose(1, 2).contiguous().transpose(1, 2)
+        return net.used(net.head(product))
+
+    monkeypatch.setattr(Halves, "forward", forward)
+    assert check_model(make(Halves), Halves.example(), {"bn1": [0, 1, 3, 4]}).removed == 4
+
+
+class Counting(Halves):
+    """Halves that count how often they run, and draw random numbers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.runs, self.lines = 0, list[str]()
+        self.register_buffer("seen", torch.zeros(1))
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.runs += 1
+        self.lines.append("ran")
+        self.seen += 1
+        out = super().forward(x)
+        return out + torch.randn_like(out)
+
+
+def test_comparing_leaves_the_model_and_the_random_state_as_they_were() -> None:
+    model = make(Counting)
+    shrink(model, {"bn1": [1, 4]})
+    with unchanged(model):
+        small = ot.prune(model, ot.plan(model, Counting.example(), MaskRule()))
+    assert (model.runs, model.lines, small.runs, small.lines) == (0, [], 0, [])
+
+
+def test_a_model_that_refuses_the_values_it_would_be_compared_on_is_pruned(monkeypatch: pytest.MonkeyPatch) -> None:
+    def used(net: Halves, x: Tensor) -> Tensor:
+        torch._assert_async(x.isnan().all())
+        return x
+
+    monkeypatch.setattr(Halves, "used", used)
+    model = make(Halves)
+    shrink(model, {"bn1": [1, 4]})
+    assert ot.prune(model, ot.plan(model, Halves.example(), MaskRule())).half == 2
+
+
+def test_groups_of_a_size_asked_for_before_a_batch_norm_have_as_many_channels_as_then() -> None:
+    class Net(Toy):
+        def __init__(self) -> None:
+            super().__init__()
+            self.conv1, self.bn1 = conv3(3, 8), norm(2, 8)
+            self.bn2, self.head, self.other = norm(2, 8), conv(2, 8, 4), conv(2, 8, 4)
+
+        def forward(self, x: Tensor) -> Tensor:
+            x = torch.relu(self.bn1(self.conv1(x)))
+            size, channels, height, width = x.shape
+            groups = torch.relu(self.bn2(x)).view(size, 2, channels // 2, height, width)
+            return self.head(groups.transpose(1, 2).reshape(size, -1, height, width)) + self.other(x)
+
+    assert check_model(make(Net), Net.example(), {"bn1": [0, 4, 5]}).removed == 0

@@ -152,6 +152,18 @@ def test_a_branch_that_goes_is_masked_even_if_a_gate_ties_it_to_what_stays() -> 
     assert outcome(toy, {"bn1": EVERYTHING}).removed == 6
 
 
+class NormAndInput(nn.BatchNorm2d):
+    """A batch norm that adds what it reads."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(x) + x
+
+
+def test_a_batch_norm_that_adds_its_input_stays() -> None:
+    toy = net(lambda m, a, b: m.head(a + m.both(b)), both=lambda: NormAndInput(6))
+    assert outcome(toy, {"both": EVERYTHING}).removed == 0
+
+
 def test_a_sum_by_keyword_loses_a_branch() -> None:
     assert outcome(net(lambda m, a, b: m.head(torch.add(input=a, other=b))), {"bn2": EVERYTHING}).removed == 6
 

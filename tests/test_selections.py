@@ -1,16 +1,21 @@
 """Batch norms that read some of a tensor's channels."""
 
 import copy
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 import otprune as ot
 from tests.checking import check_model
+from tests.net_layers import norm
 from tests.pruned_toys import CASES, planned, pruned
 from tests.random_nets import randomize
-from tests.toy_nets import DepthwiseGate, NormalizedShortcut, TwoReaders, make
+from tests.toy_nets import DepthwiseGate, NormalizedShortcut, TwoReaders, conv3, make
+from tests.two_branches import net
 
 
 class TestSelections:
@@ -79,6 +84,26 @@ class TestZeros:
         _, small, _ = pruned(*CASES["selections with zeros"])
         assert check_model(small, DepthwiseGate.example(), {"bn1": [0]}).removed == 1
 
+    def test_a_batch_norm_that_is_left_alone_still_reads_them_when_pruned_again(self) -> None:
+        _, small, plan = pruned(*CASES["selections with zeros"])
+        again = planned(small, DepthwiseGate.example(), {"bn1": [0]}, ignore=["bn2"])
+        assert again.selections == plan.selections
+        assert ot.verify(small, ot.prune(small, again), again, DepthwiseGate.example()).relative < 1e-9
+
+    def test_padding_of_the_batch_norms_own_is_something_else(self) -> None:
+        class Padding(nn.BatchNorm2d):
+            def forward(self, x: Tensor) -> Tensor:
+                return F.pad(super().forward(x), (1, 1, 1, 1))
+
+        class Net(DepthwiseGate):
+            def __init__(self) -> None:
+                super().__init__()
+                self.bn2 = Padding(6)
+
+        _, small, plan = pruned(Net, CASES["selections with zeros"][1])
+        assert -1 in plan.selections["bn2"]
+        assert check_model(small, Net.example(), {"bn1": [0]}).removed == 1
+
     def test_disappear_when_the_constant_is_not_needed_any_more(self) -> None:
         _, small, _ = pruned(*CASES["zeros for a shortcut"])
         plan = planned(small, NormalizedShortcut.example(), {"bn2": [0], "bn_of_block": [0]})
@@ -86,3 +111,31 @@ class TestZeros:
         assert plan.selections == {"bn_of_input": [1, 2], "bn_of_block": [1]}
         assert not hasattr(smaller.get_submodule("bn_of_block"), "with_zeros_otprune_selection")
         assert ot.verify(small, smaller, plan, NormalizedShortcut.example()).relative < 1e-9
+
+
+class ScaledInput(nn.BatchNorm2d):
+    """A batch norm that reads something else than it is called on."""
+
+    def __init__(self, channels: int) -> None:
+        super().__init__(channels)
+        self.scales = nn.Parameter(torch.ones(channels, 1, 1))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(x * self.scales)
+
+
+NOT_CALLED: dict[str, Callable[[Any, Tensor], Tensor]] = {
+    "by keyword": lambda m, x: m.bn(input=x),
+    "past its hooks": lambda m, x: m.bn.forward(x),
+    "as a function": lambda m, x: F.batch_norm(x, m.bn.running_mean, m.bn.running_var, m.bn.weight, m.bn.bias),
+    "on something else": lambda m, x: m.scaled(x),
+}
+
+
+@pytest.mark.parametrize("how", NOT_CALLED)
+def test_a_batch_norm_that_no_hook_can_give_zeros_to_reads_what_it_read(how: str) -> None:
+    toy = net(
+        lambda m, a, b: m.padded(NOT_CALLED[how](m, a.relu()).sigmoid()) + m.other(b),
+        bn=lambda: norm(2, 6), scaled=lambda: ScaledInput(6), padded=lambda: conv3(6, 4),
+    )  # fmt: skip
+    assert check_model(make(toy), toy.example(), {"bn1": [0, 3]}).removed == 0

@@ -103,6 +103,15 @@ class PruningPlan:
         """
         return json.dumps({"format": FORMAT, **dataclasses.asdict(self)}, ensure_ascii=False, allow_nan=False)
 
+    @property
+    def misused(self) -> str:
+        """What may be the matter where the pruned model turns out to be another one, and what to do about it."""
+        sizes = ", ".join(map(str, self.memories))
+        return (
+            f"its code does more with a size than cut channels into pieces: one of {sizes}. "
+            f"Leave the layers near it alone with ignore=[...]."
+        )
+
     @classmethod
     def from_json(cls, text: str) -> "PruningPlan":
         """Read what `to_json` wrote; raise `PlanError` on anything else."""

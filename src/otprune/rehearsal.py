@@ -107,11 +107,7 @@ def _require_numbers(found: dict[str, list[str]], expected: dict[str, list[str]]
 
 def _require_functions(found: dict[str, int], plan: PruningPlan) -> None:
     if plan.memories and found != plan.functions:
-        names = ", ".join(f"{memory.module}.{memory.attribute}".lstrip(".") for memory in plan.memories)
-        raise VerificationError(
-            f"the pruned model runs other functions than the original, since its code does more with a size than cut "
-            f"channels into pieces: one of {names}. Leave the layers near it alone with ignore=[...]."
-        )
+        raise VerificationError(f"the pruned model runs other functions than the original, since {plan.misused}")
 
 
 def _require_readers(rehearsal: _Rehearsal) -> None:

@@ -201,13 +201,14 @@ def _resize(module: nn.Module, cut: Cut) -> None:
 
 
 def _memorize(module: nn.Module, memory: Memorized) -> None:
-    """Have a module remember how many channels there are now."""
+    """Have a module remember how many channels there are now, whatever its class has to say about being changed."""
+    attributes = vars(module)
     if memory.item is None:
-        setattr(module, memory.attribute, memory.count)
+        attributes[memory.attribute] = memory.count
     else:
-        sizes = list(getattr(module, memory.attribute))
+        sizes = list(attributes[memory.attribute])
         sizes[memory.item] = memory.count
-        setattr(module, memory.attribute, type(getattr(module, memory.attribute))(sizes))
+        attributes[memory.attribute] = type(attributes[memory.attribute])(sizes)
 
 
 def _select(module: nn.Module, positions: list[int] | None) -> None:

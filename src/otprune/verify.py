@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
-from otprune.abstract import arguments
+from otprune.abstract import arguments, put_back
 from otprune.errors import VerificationError
 from otprune.inputs import make, tensors_by_path
 from otprune.plan import PruningPlan
@@ -74,7 +74,8 @@ def verify(model: nn.Module, small: nn.Module, plan: PruningPlan, inputs: Any) -
 def require_same_values(model: nn.Module, small: nn.Module, plan: PruningPlan) -> None:
     """Raise where the pruned model is another one than the masked original, on inputs like the plan's.
 
-    Where the two cannot be compared, since the outputs are all zero, say, nothing is told.
+    Where the two cannot be compared, since the model refuses values made up for it, or all outputs are zero, nothing is
+    told.
 
     >>> import otprune as ot
     >>> net = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Conv2d(4, 2, 1))
@@ -83,19 +84,25 @@ def require_same_values(model: nn.Module, small: nn.Module, plan: PruningPlan) -
     >>> require_same_values(net, ot.prune(net, p), p)
     """
     first = next(model.parameters())
-    if first.is_meta:
-        return
     inputs = make(plan.inputs, first.device, torch.Generator().manual_seed(1))  # other values than it is moved to
+    if first.is_meta or not _runs(model, inputs):
+        return
     try:
         found = verify(model, small, plan, inputs)
     except VerificationError:
         return
     if found.relative > MORE_THAN_ROUNDING:
-        names = ", ".join(f"{memory.module}.{memory.attribute}".lstrip(".") for memory in plan.memories)
         raise VerificationError(
-            f"the pruned model computes something else than the original ({found}), since its code does more with a "
-            f"size than cut channels into pieces: one of {names}. Leave the layers near it alone with ignore=[...]."
+            f"the pruned model computes something else than the original ({found}), since {plan.misused}"
         )
+
+
+def _runs(model: nn.Module, inputs: Any) -> bool:
+    try:
+        _run(model, {}, inputs, {})
+    except Exception:  # whatever a model raises on values it does not like
+        return False
+    return True
 
 
 def masked_parameters(model: nn.Module, plan: PruningPlan) -> dict[str, Tensor]:
@@ -117,20 +124,20 @@ def _run(
     """The model's outputs by path, and those of its batch norms by layer, restricted to the channels kept."""
     layers: dict[str, Tensor] = {}
     args, kwargs = arguments(inputs)
-    with torch.no_grad(), _evaluating(model), _recording(model, layers, kept), substituted(model, masks):
+    with torch.no_grad(), _evaluating(model, masks), _recording(model, layers, kept):
         out = model(*args, **kwargs)
     return {path: tensor.detach().double() for path, tensor in tensors_by_path(out, "output").items()}, layers
 
 
 @contextmanager
-def _evaluating(model: nn.Module) -> Iterator[None]:
-    before = [(module, module.training) for module in model.modules()]
-    model.eval()
-    try:
+def _evaluating(model: nn.Module, masks: dict[str, Tensor]) -> Iterator[None]:
+    """Evaluation mode with masks; what a forward keeps on the model, or draws at random, is as before at the end."""
+    tensors = named_tensors(model)
+    buffers = {name: tensor.clone() for name, tensor in tensors.items() if not isinstance(tensor, nn.Parameter)}
+    devices = {tensor.device for tensor in tensors.values() if tensor.is_cuda}
+    with put_back(model), substituted(model, buffers | masks), torch.random.fork_rng(list(devices)):
+        model.eval()
         yield
-    finally:
-        for module, flag in before:
-            module.training = flag
 
 
 @contextmanager

@@ -45,7 +45,8 @@ class Affine:
     `positions` counts a channel's values in one image. It is `settled` where it normalizes by the running statistics
     and not by those of its batch. `incoming` are the labels that arrive, and `picks` the places
     among them that the batch norm reads: all of them, unless an earlier pruning put a selection in front. A
-    `selectable` one can be given such a selection, and zeros for channels that are gone.
+    `selectable` one, which is a module called on what it reads, can be given such a selection, and zeros for channels
+    that are gone.
     """
 
     layer: str
@@ -82,7 +83,7 @@ class Pointwise:
     """An element-by-element operator. `operands` are aligned with `writes`; None is an operand without channels.
 
     `parameters` names those of them that hold one value for each label written, or one for all. `whole` tells which
-    operands have the result's own shape, `dtypes` what they hold.
+    operands have the result's own shape, `dtypes` what they hold. `runner` is the module that combines several.
     """
 
     func: Any
@@ -93,6 +94,7 @@ class Pointwise:
     whole: tuple[bool, ...]
     dtypes: tuple[torch.dtype, ...]
     writes: Labels
+    runner: nn.Module | None = None
 
     @property
     def labelled(self) -> list[Labels]:

@@ -25,7 +25,7 @@ class Memory:
     _lines: dict[Place, str] = field(default_factory=dict)
 
     def ask(self, places: Iterable[Place]) -> None:
-        """Numbers are given to a function. If they turn out to count no channels before the next, they do else."""
+        """Numbers are given to a function. Those that count no channels in it are used for something else."""
         self.used_elsewhere |= self._asked
         self._asked = set(places)
 

@@ -12,18 +12,19 @@ from otprune.channels.graph import Signature
 from otprune.location import user_location
 from otprune.shortcuts import BATCH_NORMS
 
-# What surgery may add: selections of channels.
-_ADDED = frozenset({"index_select", "constant_pad_nd"})
+# Selections of channels, which surgery may add, and what depends on how a tensor lies in memory: of one channel,
+# any layout is contiguous.
+_NOT_COUNTED = frozenset({"index_select", "constant_pad_nd", "clone", "view", "_unsafe_view"})
 
 
 def functions_of(operators: Iterable[Any]) -> dict[str, int]:
-    """How often each function runs, in place or not; selections of channels left out.
+    """How often each function runs, in place or not; selections of channels and changes of layout left out.
 
     >>> functions_of([torch.ops.aten.relu.default, torch.ops.aten.relu_.default])
     {'relu': 2}
     """
     names = (func.overloadpacket.__name__.rstrip("_") for func in operators)
-    return dict(sorted(Counter(name for name in names if name not in _ADDED).items()))
+    return dict(sorted(Counter(name for name in names if name not in _NOT_COUNTED).items()))
 
 
 class Numbers(Watcher):

@@ -1,7 +1,6 @@
 """Run a model once and write down what its operators do to channels."""
 
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -48,7 +47,10 @@ def trace(model: nn.Module, example: Any) -> ChannelGraph:
         tracer.notes.append(_RUN_ON_DATA)
     nodes = _without_unread_results(tracer)
     calls = Counter(node.layer for node in nodes if isinstance(node, Affine))
-    may_select: Callable[[Affine], bool] = lambda node: calls[node.layer] == 1 and _is_module(model, node.layer)  # noqa: E731
+
+    def may_select(node: Affine) -> bool:
+        return node.selectable and calls[node.layer] == 1 and _is_module(model, node.layer)
+
     return ChannelGraph(
         nodes=tuple(replace(n, selectable=may_select(n)) if isinstance(n, Affine) else n for n in nodes),
         ties=tuple(tracer.ties),

@@ -41,8 +41,6 @@ from otprune.inputs import tensors_in
 from otprune.location import innermost_module, user_location
 
 _RESIZABLE = (_ConvNd, _NormBase, nn.Linear, nn.PReLU)
-
-
 _WITHOUT_SIZES = frozenset({nn.Module, nn.Sequential, nn.ModuleList, nn.ModuleDict, nn.ParameterList, nn.ParameterDict})
 
 

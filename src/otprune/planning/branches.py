@@ -217,6 +217,9 @@ def _obstacle_inside(
     if np.intersect1d(np.concatenate([labels.reshape(-1) for labels in written]), graph.reshaped).size:
         return "a view, a concatenation or a split in it goes by its shape"
     names = [name for node in inside for name in tensors_of(node)]
+    going: set[nn.Module | None] = {model.get_submodule(name.rpartition(".")[0]) for name in names}
+    if any(graph.nodes[index].runner in going for index in branches.survivors):  # type: ignore[union-attr]
+        return "one of its own layers adds it to something that must stay"
     outside = {name for i, node in enumerate(graph.nodes) if i not in branches.nodes for name in tensors_of(node)}
     for name in names:
         if name in outside:

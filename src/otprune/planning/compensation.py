@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping
 
 import numpy as np
 
-from otprune.channels.graph import Affine, Carry, ChannelGraph, Labels, Meeting, Mix, Node, Pointwise, reads_of
+from otprune.channels.graph import Affine, Carry, ChannelGraph, Flags, Labels, Meeting, Mix, Node, Pointwise, reads_of
 from otprune.planning.branches import SUMS, tensors_of
 from otprune.planning.constants import summed_kernel
 from otprune.planning.cuts import Cut
@@ -53,7 +53,7 @@ class _Shortfall:
         for index, node in left:
             self._pass(index, node)
             if isinstance(node, Affine | Pointwise | Carry | Meeting):
-                self._note_gone(node)
+                self._note_gone(node)  # a layer's own is noted with what it is short of
 
     def _pass(self, index: int, node: Node) -> None:
         if isinstance(node, Mix):
@@ -81,16 +81,17 @@ class _Shortfall:
         self._short[node.writes[gone]] = np.nan_to_num(self._values[node.writes[gone]])
 
     def _mix(self, index: int, node: Mix) -> None:
-        stays = _stays(node, self._cuts.get(node.weight))
-        missing = np.nan_to_num(np.where(stays, self._short[node.reads], self._values[node.reads]))
+        reads, writes = _left_of(node, self._cuts.get(node.weight))
+        self._gone[node.writes] = ~writes
+        missing = np.nan_to_num(np.where(reads, self._short[node.reads], self._values[node.reads]))
         if not missing.any():
             return
         amounts = np.einsum("goi,gi->go", summed_kernel(node, self._weights), missing)
         absorber = self._absorbers.get(index)
-        if absorber is None:
-            self._short[node.writes] = amounts
-        else:
-            self._add(absorber.name, absorber.sign * amounts.reshape(-1))
+        # What is gone takes nothing in.
+        self._short[node.writes] = amounts if absorber is None else np.where(writes, 0, amounts)
+        if absorber is not None:
+            self._add(absorber.name, absorber.sign * np.where(writes, amounts, 0).reshape(-1))
 
     def _affine(self, node: Affine) -> None:
         missing = self._short[node.reads]
@@ -126,14 +127,12 @@ def _is_of(node: Node, layers: Collection[str]) -> bool:
     return any(name.rpartition(".")[0] in layers for name in tensors_of(node))
 
 
-def _stays(node: Mix, cut: Cut | None) -> Labels:
-    """Which inputs a cut left to a layer, as (group, read)."""
-    if cut is None:
-        return np.ones(node.reads.shape, bool)
-    stays = np.zeros(node.reads.shape, bool)
-    if node.transposed:
-        stays.reshape(-1)[cut.keep[0]] = True
-    else:
-        groups = np.unique(np.array(cut.keep[0]) // node.writes.shape[1])
-        stays[groups[:, None], np.array(cut.keep[1]).reshape(len(groups), -1)] = True
-    return stays
+def _left_of(node: Mix, cut: Cut | None) -> tuple[Flags, Flags]:
+    """Which inputs and outputs a cut left to a layer, as (group, read) and (group, written)."""
+    reads, writes = np.ones(node.reads.shape, bool), np.ones(node.writes.shape, bool)
+    if cut is not None:
+        rows, columns = (reads, writes) if node.transposed else (writes, reads)
+        rows.reshape(-1)[:], columns[:] = np.isin(np.arange(rows.size), cut.keep[0]), False
+        groups = np.flatnonzero(rows.any(axis=1))
+        columns[groups[:, None], np.array(cut.keep[1]).reshape(len(groups), -1)] = True
+    return reads, writes

@@ -17,6 +17,7 @@ from otprune.channels.graph import (
     Overwriting,
     Pointwise,
     Shaped,
+    Zeros,
     reads_of,
 )
 from otprune.planning.constants import summed_kernel
@@ -64,6 +65,9 @@ class Memorized:
     item: int | None
     count: int
 
+    def __str__(self) -> str:
+        return f"{self.module}.{self.attribute}".lstrip(".")
+
 
 def cuts(graph: ChannelGraph, solution: Solution) -> list[Cut]:
     """Every tensor that shrinks, once each."""
@@ -80,9 +84,10 @@ def cuts(graph: ChannelGraph, solution: Solution) -> list[Cut]:
 def selections(graph: ChannelGraph, solution: Solution) -> dict[str, list[int]]:
     """For each batch norm that reads other channels than arrive, their positions among those, or `ZEROS`."""
     found = {}
+    put_in = np.concatenate([np.zeros(0, np.int64), *(node.writes for node in graph.of(Zeros))])
     for index, node in enumerate(graph.nodes):
         if isinstance(node, Affine) and index not in solution.branches.nodes:
-            arriving = solution.live[node.incoming]
+            arriving = solution.live[node.incoming] & ~np.isin(node.incoming, put_in)
             position = np.where(arriving, np.cumsum(arriving) - 1, ZEROS)
             picks = position[node.picks[solution.live[node.writes]]]
             if not np.array_equal(picks, np.arange(arriving.sum())):

@@ -10,6 +10,7 @@ from torch.nn.modules.batchnorm import _NormBase
 from otprune.channels.graph import Attached, Carry, Hole, Pointwise
 from otprune.channels.labels import broadcast, laid_out_fully, varying
 from otprune.channels.rules.unknown import freeze_arguments
+from otprune.location import innermost_module
 
 if TYPE_CHECKING:
     from otprune.channels.tracer import Call, Parameter, Tracer
@@ -60,6 +61,7 @@ def _record(tracer: "Tracer", call: "Call", tensors: list[Tensor], aligned: list
             tuple(tensor.shape == call.out.shape for tensor in tensors),
             tuple(tensor.dtype for tensor in tensors),
             writes.reshape(-1).numpy(),
+            innermost_module() if len(present) > 1 else None,
         )
     )
     for tensor, parameter in zip(tensors, parameters, strict=True):

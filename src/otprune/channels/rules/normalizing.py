@@ -7,6 +7,7 @@ import torch
 from otprune.channels.graph import Affine
 from otprune.channels.labels import laid_out
 from otprune.channels.rules.unknown import freeze_arguments
+from otprune.location import arguments_of
 from otprune.shortcuts import BATCH_NORMS
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ def batch_norm(tracer: "Tracer", call: "Call") -> None:
             incoming=incoming.numpy(),
             picks=picks.numpy(),
             writes=writes.numpy(),
-            selectable=False,
+            selectable=any(argument is source for argument in arguments_of(tracer.model.get_submodule(layer))[:1]),
         )
     )
     tracer.mark(call.out[0], laid_out(writes, 1, source.dim()))

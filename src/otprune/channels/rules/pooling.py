@@ -1,7 +1,8 @@
 """Operators that combine positions and leave channels apart, and reductions over any dimension."""
 
 import math
-from typing import TYPE_CHECKING, Any, Literal
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor
@@ -26,11 +27,33 @@ def pool(tracer: "Tracer", call: "Call") -> None:
 
 
 def largest(tracer: "Tracer", call: "Call") -> None:
-    """Padding that is below everything has no part in a largest value, either."""
-    labels = getattr(call.args[0], "_otprune_labels_inside", None)
-    if labels is not None:
-        tracer.mark(call.args[0], labels)
+    """Padding that is below everything has no part in a largest value, either, if no window holds nothing else."""
+    source, own = call.args[0], tracer.labels(call.args[0])
+    inside = getattr(source, "_otprune_inside", None)
+    if inside is None or inside.padded is not own or not _reaches_inside(call, inside.amounts):
+        pool(tracer, call)
+        return
+    tracer.mark(source, inside.labels)
     pool(tracer, call)
+    tracer.mark(source, own)
+
+
+def _reaches_inside(call: "Call", amounts: Sequence[int]) -> bool:
+    """Whether every window of a pool holds more than padding, that which it has itself included."""
+    kernel, _, padding, dilation, ceil_mode = (*call.args[1:], *_POOL_DEFAULTS[len(call.args) - 2 :])
+    return not ceil_mode and max(dilation) == 1 and max(amounts) + max(padding) < min(kernel)
+
+
+# Stride, padding, dilation, and whether windows may begin in what is left over.
+_POOL_DEFAULTS: tuple[Any, ...] = ([], [0], [1], False)
+
+
+class _Inside(NamedTuple):
+    """The labels of a tensor that was padded by some amounts, and the labels that the result then had."""
+
+    labels: Tensor
+    amounts: Sequence[int]
+    padded: Tensor
 
 
 def average_pool(tracer: "Tracer", call: "Call") -> None:
@@ -51,14 +74,14 @@ def padding_with_own_values(tracer: "Tracer", call: "Call") -> None:
 def padding(tracer: "Tracer", call: "Call") -> None:
     """Padding with zeros leaves a zero channel zero; with another value, nothing stays constant."""
     source, amounts = call.args[:2]
-    if hasattr(innermost_module(), SELECTION_WITH_ZEROS):
-        _zeros_put_in(tracer, call)
-        return
     value = call.args[2] if len(call.args) > 2 else 0
     moved = [source.dim() - 1 - place // 2 for place, amount in enumerate(amounts) if amount]
+    if moved == [1] and hasattr(innermost_module(), SELECTION_WITH_ZEROS):
+        _zeros_put_in(tracer, call)
+        return
     _carry(tracer, call, moved, "nothing" if value else "zeros")
     if value == -math.inf and not _crosses(tracer, source, moved):
-        call.out._otprune_labels_inside = tracer.labels(source)
+        call.out._otprune_inside = _Inside(tracer.labels(source), amounts, tracer.labels(call.out))
 
 
 def _zeros_put_in(tracer: "Tracer", call: "Call") -> None:

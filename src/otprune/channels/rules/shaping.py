@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.utils import _pytree as pytree
 
 from otprune.channels.graph import Partition
-from otprune.channels.labels import along, compress, laid_out, varying
+from otprune.channels.labels import NO_CHANNEL, along, compress, laid_out, varying
 from otprune.channels.rules.unknown import freeze_arguments
 from otprune.channels.sizes import Place, Size, follows_sizes
 
@@ -20,6 +20,7 @@ aten = torch.ops.aten
 
 SELECTION = "otprune_selection"
 # Of channels among which those that are gone are put in again: 0 stands for zeros, other numbers are one too large.
+# Its name ends in the other's, by which selections are known.
 SELECTION_WITH_ZEROS = f"with_zeros_{SELECTION}"
 
 
@@ -65,10 +66,15 @@ def view(tracer: "Tracer", call: "Call") -> None:
             tracer.freeze(labels, f"{call.func} cuts it into more groups than channels a group")
         else:
             _tie_all_but(tracer, labels, dims[-1])
-    if len(sizes) > 1 and sizes != before:
+    if dims and (_is_open(tracer.given) or (len(sizes) > 1 and sizes != before)):
         tracer.note_pieces(call.out)
     if isinstance(tracer.given, list) and len(tracer.given) == call.out.dim() and not tracer.parameter(call.out):
         _note_counts(tracer, labels, tracer.given)
+
+
+def _is_open(given: Any) -> bool:
+    """Whether a view's code leaves a size open: it would run, too, where another does not fit the channels."""
+    return isinstance(given, list) and any(type(size) is int and size < 0 for size in given)
 
 
 def _note_counts(tracer: "Tracer", labels: Tensor, given: list[Any]) -> None:
@@ -77,18 +83,25 @@ def _note_counts(tracer: "Tracer", labels: Tensor, given: list[Any]) -> None:
     for dim, size in enumerate(given):
         if isinstance(size, Size):
             lane = labels.movedim(dim, 0).flatten(1)[:, 0] if dims and dim == dims[-1] else None
-            _note_origins(tracer, size, lane, has_channels=bool(dims))
+            for other in _counted_by(size):
+                _note_origin(tracer, other, labels, lane)
             if lane is not None and not size.origins and [place.value for place in size.places] == [len(lane)]:
                 tracer.remember(size.places[0], lane)
 
 
-def _note_origins(tracer: "Tracer", size: Size, lane: Tensor | None, has_channels: bool) -> None:
-    others = [along(labels, dim, labels.shape[dim])[:, 0] for labels, dim in size.origins if labels.shape[dim] > 1]
-    for other in others:
-        if not has_channels:
-            tracer.freeze(other, "a tensor that has no channels gets their number as a size")
-        elif lane is not None and len(other) == len(lane) and not torch.equal(other, lane):
-            tracer.nodes.append(Partition(torch.stack([other, lane]).numpy()))
+def _counted_by(size: Size) -> list[Tensor]:
+    """The channels that lie along the dimensions a size comes from."""
+    return [along(labels, dim, labels.shape[dim])[:, 0] for labels, dim in size.origins if labels.shape[dim] > 1]
+
+
+def _note_origin(tracer: "Tracer", other: Tensor, labels: Tensor, lane: Tensor | None) -> None:
+    """Channels whose number a view takes for a size are as many as those along it, or as all that it has."""
+    own = labels[labels != NO_CHANNEL].unique()
+    fitting = [] if lane is None else [row for row in (lane, own) if len(row) == len(other)]
+    if not varying(labels):
+        tracer.freeze(other, "a tensor that has no channels gets their number as a size")
+    elif fitting and not torch.equal(other, fitting[0]):
+        tracer.nodes.append(Partition(torch.stack([other, fitting[0]]).numpy()))
 
 
 def pixel_shuffle(tracer: "Tracer", call: "Call") -> None:
@@ -139,20 +152,37 @@ def split(tracer: "Tracer", call: "Call") -> None:
     if cuts_channels:
         lanes = along(tracer.labels(source), dim, source.shape[dim])
         cut = lanes[:, 0].split([piece.shape[dim] for piece in call.out])
-        equal, given = len({len(lane) for lane in cut}) == 1, tracer.given
-        follows = equal and (given is None or follows_sizes(given))
-        if lanes.shape[1] > 1 or not (follows or _is_remembered(tracer, given, cut, lanes[:, 0])):
+        if lanes.shape[1] > 1 or not _follows_channels(tracer, cut, lanes[:, 0]):
             tracer.freeze(lanes, f"{call.func} cuts it into pieces of fixed size")
-        elif follows or not isinstance(given, list | tuple):
-            tracer.nodes.append(Partition(torch.stack(cut).numpy()))
     rearrange(tracer, call)
     if cuts_channels:
         tracer.note_pieces(*call.out)
 
 
+def _follows_channels(tracer: "Tracer", cut: tuple[Tensor, ...], source: Tensor) -> bool:
+    """Whether the sizes of pieces change with their channels; those computed from one number only if all are equal."""
+    equal, given = len({len(lane) for lane in cut}) == 1, tracer.given
+    follows, shares = equal and (given is None or follows_sizes(given)), _has_shares(given, cut)
+    if not follows and ((shares and not equal) or not _is_remembered(tracer, given, cut, source)):
+        return False
+    if follows or shares:
+        tracer.nodes.append(Partition(torch.stack(cut).numpy()))
+    return True
+
+
+def _size_of_each(given: Any, cut: Sequence[Tensor]) -> Sequence[Any]:
+    return given if isinstance(given, list | tuple) else [given] * len(cut)
+
+
+def _has_shares(given: Any, cut: Sequence[Tensor]) -> bool:
+    """Whether a piece's size is computed from one number alone, such as half of it, and is not the number itself."""
+    pairs = zip(_size_of_each(given, cut), cut, strict=False)
+    return any([place.value == len(piece) for place in getattr(size, "places", ())] == [False] for size, piece in pairs)
+
+
 def _is_remembered(tracer: "Tracer", given: Any, cut: Sequence[Tensor], source: Tensor) -> bool:
     """Whether modules remember the sizes of all pieces, or that of the whole from which they are computed."""
-    sizes = given if isinstance(given, list | tuple) else [given] * len(cut)
+    sizes = _size_of_each(given, cut)
     counted = [_counted(size, piece, source) for size, piece in zip(sizes, cut, strict=False)]
     if len(sizes) != len(cut) or not all(counted):
         return False

@@ -36,6 +36,7 @@ def all_made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     needs = [needed for one in rows().values() for needed in one.needs]
     small = [needed for needed in needs if needed.experiment.model in ("vgg14", "resnet20")]
     made_records.write(folder, sorted(small, key=lambda needed: needed.scratch))
+    made_records.write_latency(folder)
     return folder
 
 

@@ -7,6 +7,7 @@ from otprune.experiments.reproduce.records import Records
 from otprune.report.comparisons import iterative, resnet20, statistics
 from otprune.report.costs import accuracy_vs_cost, without_training
 from otprune.report.distributions import lambda_distributions, layer_distributions, threshold_demo
+from otprune.report.edge import edge_latency
 from otprune.report.style import Sketch, write
 
 FIGURES: dict[str, Callable[[Records], Iterator[Sketch]]] = {
@@ -18,6 +19,7 @@ FIGURES: dict[str, Callable[[Records], Iterator[Sketch]]] = {
     "statistics": statistics,
     "resnet20": resnet20,
     "iterative": iterative,
+    "edge-latency": edge_latency,
 }
 
 

@@ -11,6 +11,7 @@ from otprune.experiments.reproduce.needed import baseline
 from otprune.experiments.reproduce.records import Record, Records
 from otprune.experiments.reproduce.rows import PAIRS, ista, row, sweep
 from otprune.report.columns import column
+from otprune.report.edge import faster_at_the_edge
 from otprune.report.goals import goals_are_reached
 from otprune.report.margins import Place, margins, placed
 from otprune.report.points import DATA_NAMES, Point, finetuned, points, subject
@@ -146,18 +147,6 @@ def headline(records: Records) -> Claim:
     accuracy = 100 * best["accuracy_finetuned"]
     evidence = _reached(accuracy, best["cost_after"])
     return Claim(text, Verdict.of([accuracy >= asked["accuracy"]]), evidence, "accuracy-vs-cost")
-
-
-def faster_at_the_edge(_records: Records) -> Claim:
-    """Measured where networks are deployed, not by these records.
-
-    >>> from pathlib import Path
-    >>> faster_at_the_edge(Records(Path("nowhere"))).verdict.value
-    'not yet measured'
-    """
-    asked = paper.table("points")["edge"]
-    text = f"At the edge, VGG-14 is {asked['speedup_without_loss']} times as fast without a loss of accuracy."
-    return Claim(text, Verdict.OPEN, "", "edge-latency")
 
 
 OTHER_CLAIMS: tuple[Callable[[Records], Claim], ...] = (

@@ -12,6 +12,7 @@ from otprune.experiments.reproduce.records import Record, Records
 from otprune.experiments.reproduce.rows import PAIRS, ista, row, sweep
 from otprune.report.columns import RULES, column
 from otprune.report.costs import pair
+from otprune.report.edge import edge
 from otprune.report.goals import goals
 from otprune.report.markdown import NONE, compared, difference, markdown_table, percent
 from otprune.report.points import DATA_NAMES, MODEL_NAMES, Point, counted, finetuned, subject
@@ -212,6 +213,7 @@ TABLES: dict[str, Table] = {
     "statistics": statistics,
     "resnet20": resnet20,
     "iterative": iterative,
+    "edge-latency": edge,
     "ilsvrc": ilsvrc,
     BEST: goals,
 }

@@ -1,0 +1,155 @@
+"""Latency at the edge: how long the pruned VGG-14 networks of the records take for one image, and how good they are."""
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from otprune.experiments import paper
+from otprune.experiments.reproduce.needed import baseline
+from otprune.experiments.reproduce.records import Records
+from otprune.report.markdown import markdown_table, measured_with
+from otprune.report.style import BASELINE, OT, Sketch, figure, legend
+from otprune.report.verdicts import Claim, Verdict, listed
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+FILE, RUNTIME, DATA, MODEL = "latency-vgg14.json", "openvino", "cifar10", "vgg14"
+STAGES = {"finetuned": "fine-tuned", "recalibrated": "recalibrated"}  # the last one first
+ROW = "edge-latency"
+
+
+@dataclass(frozen=True)
+class Timed:
+    """A pruned network of a record: how good it is, after which stage, and how long it takes in each runtime."""
+
+    name: str
+    stage: str
+    accuracy: float
+    flops: float
+    milliseconds: Mapping[str, float]
+    times: Mapping[str, float]
+
+
+def timed(records: Records) -> list[Timed]:
+    """The recorded networks whose latency is recorded, too.
+
+    >>> from pathlib import Path
+    >>> timed(Records(Path("nowhere")))
+    []
+    """
+    results = _benchmark(records).get("results", {"models": {}})
+    places = {name: f"{DATA}/{MODEL}/{name}" for name in results["models"]}
+    return [_timed(name, records.all[place].results, results) for name, place in places.items() if place in records.all]
+
+
+def edge(records: Records) -> Iterator[str]:
+    """What each network takes and is worth, and how many times as fast it is as the unpruned one.
+
+    >>> from pathlib import Path
+    >>> list(edge(Records(Path("nowhere"))))
+    ['Not measured yet: run benchmarks/latency.py.']
+    """
+    found = timed(records)
+    if not found:
+        yield "Not measured yet: run benchmarks/latency.py."
+        return
+    content = _benchmark(records)
+    runtimes = list(found[0].milliseconds)
+    rows = [_row(network, runtimes) for network in found]
+    yield markdown_table(("network", "after", "accuracy (%)", "FLOPs (M)", *map(_heading, runtimes)), rows, texts=2)
+    settings, asked = content["configuration"], paper.table("points")["edge"]
+    yield (
+        f"Medians of {settings['iters']:,} single images on {settings['threads']} thread, in turn, and how "
+        f"many times as fast as unpruned; {measured_with(content['provenance'])}. Unpruned: {_unpruned(content)}; "
+        f"{_full(records)} The paper, on a neural compute stick: {asked['speedup_without_loss']}× without a loss of "
+        f"accuracy, {asked['speedup_within_5_percent']}× within 5 %."
+    )
+
+
+def faster_at_the_edge(records: Records) -> Claim:
+    """A network that is as many times as fast, and no less accurate than one trained without a penalty.
+
+    >>> from pathlib import Path
+    >>> faster_at_the_edge(Records(Path("nowhere"))).verdict.value
+    'not yet measured'
+    """
+    asked = paper.table("points")["edge"]["speedup_without_loss"]
+    text = f"At the edge, VGG-14 is {asked} times as fast without a loss of accuracy."
+    unpruned, found = records.find(baseline(DATA, MODEL)), timed(records)
+    if unpruned is None or not found:
+        return Claim(text, Verdict.OPEN, "", ROW)
+    full = 100 * unpruned.results["accuracy_sparse"]
+    evidence = [f"{one.name}: {one.times[RUNTIME]:.2f}×, {one.accuracy - full:+.2f} points" for one in found]
+    reached = any(one.times[RUNTIME] >= asked and one.accuracy >= full for one in found)
+    return Claim(text, Verdict.of([reached]), listed(evidence), ROW)
+
+
+def edge_latency(records: Records) -> Iterator[Sketch]:
+    """Accuracy against latency."""
+    found, unpruned = timed(records), records.find(baseline(DATA, MODEL))
+    if found and unpruned is not None:
+        full = 100 * unpruned.results["accuracy_sparse"]
+        caption = f"VGG-14 on CIFAR-10, one image on one thread of a CPU with {_heading(RUNTIME)}."
+        yield Sketch(ROW, caption, partial(_draw, found, full, _median(_benchmark(records), "unpruned")))
+
+
+def _draw(found: list[Timed], full: float, unpruned: float) -> "Figure":
+    drawn, axes = figure("VGG-14 on CIFAR-10: accuracy against latency at the edge", 1, 1, (6.8, 4))
+    ax = axes[0, 0]
+    ax.plot([unpruned], [full], "s", color=BASELINE, label="unpruned")
+    ax.plot([one.milliseconds[RUNTIME] for one in found], [one.accuracy for one in found], "o", color=OT, label="OT")
+    for one in found:
+        ax.annotate(
+            one.name, (one.milliseconds[RUNTIME], one.accuracy), (6, -3), textcoords="offset points", fontsize=8
+        )
+    ax.set_xlim(left=0)
+    ax.set_xlabel("latency of one image (ms)")
+    ax.set_ylabel("test accuracy (%)")
+    legend(ax, loc="lower right")
+    return drawn
+
+
+def _benchmark(records: Records) -> dict[str, Any]:
+    path = records.folder / FILE
+    content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    return content
+
+
+def _timed(name: str, measured: Mapping[str, Any], results: Mapping[str, Any]) -> Timed:
+    stage = next(stage for stage in STAGES if f"accuracy_{stage}" in measured)
+    own = {runtime: networks[name] for runtime, networks in results["latencies"].items()}
+    return Timed(
+        name,
+        STAGES[stage],
+        100 * measured[f"accuracy_{stage}"],
+        results["models"][name]["flops"],
+        {runtime: found["p50"] for runtime, found in own.items()},
+        {runtime: found["times_faster_p50"] for runtime, found in own.items()},
+    )
+
+
+def _row(network: Timed, runtimes: list[str]) -> tuple[str, ...]:
+    spent = (f"{network.milliseconds[runtime]:.2f} ({network.times[runtime]:.2f}×)" for runtime in runtimes)
+    return network.name, network.stage, f"{network.accuracy:.2f}", f"{network.flops / 1e6:.1f}", *spent
+
+
+def _heading(runtime: str) -> str:
+    return {"torch": "PyTorch", "onnxruntime": "ONNX Runtime", "openvino": "OpenVINO"}[runtime]
+
+
+def _median(content: Mapping[str, Any], name: str, runtime: str = RUNTIME) -> float:
+    median: float = content["results"]["latencies"][runtime][name]["p50"]
+    return median
+
+
+def _unpruned(content: Mapping[str, Any]) -> str:
+    runtimes = content["results"]["latencies"]
+    return ", ".join(f"{_median(content, 'unpruned', runtime):.2f} ms in {_heading(runtime)}" for runtime in runtimes)
+
+
+def _full(records: Records) -> str:
+    unpruned = records.find(baseline(DATA, MODEL))
+    return "" if unpruned is None else f"{100 * unpruned.results['accuracy_sparse']:.2f} % accuracy."

@@ -154,7 +154,10 @@ class _Asked(TorchFunctionMode):
             return func(*args, **kwargs)
         sizes = _sizes_given(func, args, kwargs)
         if sizes is None:
-            listener.used([p for n in _numbers_in((args, kwargs)) if type(n) is Remembered for p in n.places])
+            found = [number for number in _numbers_in((args, kwargs)) if isinstance(number, Size)]
+            listener.used([place for number in found for place in number.places])
+            if getattr(func, "__name__", "") not in _SHAPED_BY_SIZES:
+                listener.calculated([origin for number in found for origin in number.origins])
         listener.given(sizes)
         try:
             return func(*args, **kwargs)
@@ -182,6 +185,13 @@ def _sizes_given(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> An
 
 _SPLITS = frozenset({"split", "split_with_sizes"})
 _WITH_SIZES = _SPLITS | {"view", "reshape"}
+# What takes a size for the shape of its result, or for as many groups, does as well with another one.
+_SHAPED_BY_SIZES = frozenset(
+    {
+        *("expand", "broadcast_to", "unflatten", "zeros", "ones", "empty", "full", "rand", "randn"),
+        *("new_zeros", "new_ones", "new_empty", "new_full", "conv1d", "conv2d", "conv3d"),
+    }
+)
 _SIZES_BY_NAME = ("split_size", "split_size_or_sections", "split_sizes", "shape", "size")
 
 

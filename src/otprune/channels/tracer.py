@@ -136,7 +136,7 @@ class Tracer(Operators):
 
     def looking(self) -> AbstractContextManager[None]:
         used = self.memory.used_elsewhere.update
-        self._listener = Listener(self._note_given, self._freeze_counted, self._origin, used, lambda: self.busy)
+        self._listener = Listener(self._note_given, self.freeze_counted, self._origin, used, lambda: self.busy)
         return sizes_told_apart(self._listener, self.model)
 
     def _note_given(self, sizes: Any) -> None:
@@ -147,7 +147,8 @@ class Tracer(Operators):
         """What the size of a dimension may count; no operator may run for that, since it would ask for sizes, too."""
         return (self.labels(tensor), dim) if self.is_labelled(tensor) else None
 
-    def _freeze_counted(self, origins: Sequence[Origin]) -> None:
+    def freeze_counted(self, origins: Sequence[Origin]) -> None:
+        """Hold the channels that are counted where sizes were asked for."""
         for labels, dim in origins:
             if labels.shape[dim] > 1:
                 self.freeze(labels, "its channels are counted")

@@ -154,6 +154,10 @@ def split(tracer: "Tracer", call: "Call") -> None:
         cut = lanes[:, 0].split([piece.shape[dim] for piece in call.out])
         if lanes.shape[1] > 1 or not _follows_channels(tracer, cut, lanes[:, 0]):
             tracer.freeze(lanes, f"{call.func} cuts it into pieces of fixed size")
+    else:  # cut by the number of another tensor's channels
+        tracer.freeze_counted(
+            [one for size in pytree.tree_leaves(tracer.given) for one in getattr(size, "origins", ())]
+        )
     rearrange(tracer, call)
     if cuts_channels:
         tracer.note_pieces(*call.out)

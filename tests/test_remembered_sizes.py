@@ -76,6 +76,24 @@ def test_halves_of_a_size_that_is_remembered_lose_equally_many() -> None:
     assert check_model(make(Halves), Halves.example(), {"bn1": [1, 4]}).removed == 2
 
 
+class Paths(Halves):
+    """Pieces of a size computed from two numbers that are remembered."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.width, self.paths = 6, 2
+        self.tail = conv(2, 3, 4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        one, other = torch.relu(self.bn1(self.conv1(x))).split(self.width // self.paths, 1)
+        return self.head(one) + self.tail(other)
+
+
+@pytest.mark.parametrize(("mask", "removed"), [([1, 4], 2), ([1, 4, 5], 2), ([4], 0)])
+def test_pieces_of_one_size_lose_equally_many(mask: list[int], removed: int) -> None:
+    assert check_model(make(Paths), Paths.example(), {"bn1": mask}).removed == removed
+
+
 @pytest.mark.parametrize("use", USES)
 def test_what_is_used_for_more_than_cutting_stays_as_it_is(use: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Halves, "used", USES[use])

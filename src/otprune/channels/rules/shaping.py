@@ -166,10 +166,11 @@ def split(tracer: "Tracer", call: "Call") -> None:
 def _follows_channels(tracer: "Tracer", cut: tuple[Tensor, ...], source: Tensor) -> bool:
     """Whether the sizes of pieces change with their channels; those computed from one number only if all are equal."""
     equal, given = len({len(lane) for lane in cut}) == 1, tracer.given
-    follows, shares = equal and (given is None or follows_sizes(given)), _has_shares(given, cut)
-    if not follows and ((shares and not equal) or not _is_remembered(tracer, given, cut, source)):
+    follows = equal and (given is None or follows_sizes(given))
+    alike = not isinstance(given, list | tuple) or _has_shares(given, cut)  # one size for all, or shares of one number
+    if not follows and ((alike and not equal) or not _is_remembered(tracer, given, cut, source)):
         return False
-    if follows or shares:
+    if follows or alike:
         tracer.nodes.append(Partition(torch.stack(cut).numpy()))
     return True
 

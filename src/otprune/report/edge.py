@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from otprune.experiments import paper
 from otprune.experiments.reproduce.needed import baseline
 from otprune.experiments.reproduce.records import Records
+from otprune.report.goals import STAGES
 from otprune.report.markdown import markdown_table, measured_with
 from otprune.report.style import BASELINE, OT, Sketch, figure, legend
 from otprune.report.verdicts import Claim, Verdict, listed
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 FILE, RUNTIME, DATA, MODEL = "latency-vgg14.json", "openvino", "cifar10", "vgg14"
-STAGES = {"finetuned": "fine-tuned", "recalibrated": "recalibrated"}  # the last one first
 ROW = "edge-latency"
 
 

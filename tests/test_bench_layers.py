@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 import otprune as ot
 from otprune.deploy.layers import Layer, Shape
-from otprune.deploy.profiling import Part, profiled
+from otprune.deploy.profiling import WARM_UP, Part, _executed, profiled
 from otprune.deploy.runtimes import Runtime
 from otprune.errors import DeployError
 
@@ -35,6 +35,14 @@ def test_every_runtime_tells_the_times_of_layers_under_the_models_own_names(runt
     assert [part.name for part in parts if part.is_layer] == ["stem", "conv", "head"]
     assert any("pool" in part.kind.lower() for part in parts if not part.is_layer)
     assert all(part.ms >= 0 for part in parts) and sum(part.ms for part in parts) > 0
+
+
+def test_what_openvino_counts_as_no_time_in_some_runs_is_a_part_all_the_same() -> None:
+    """It counts whole microseconds, and of a layer below one it says that it did not run."""
+    quick, fused = [2e-6, 1e-6, *[0.0] * (WARM_UP + 1)], [0.0] * (WARM_UP + 3)
+    assert list(_executed({("mean", "ReduceMean"): quick, ("relu", "Relu"): fused})) == [("mean", "ReduceMean")]
+    parts = profiled(Preactivated().eval(), torch.randn(1, 3, 2, 2), "openvino", runs=500)
+    assert [part.name for part in parts if part.is_layer] == ["stem", "conv", "head"]
 
 
 def test_compiled_networks_tell_nothing_of_their_layers() -> None:

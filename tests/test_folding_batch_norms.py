@@ -96,6 +96,42 @@ def seen_by(change: Callable[[nn.Sequential], Any]) -> nn.Sequential:
     return net
 
 
+class WithLayers(nn.BatchNorm2d):
+    """A batch norm with an activation inside, as libraries have them, and ways to do something else besides."""
+
+    def __init__(self, channels: int, way: str = "") -> None:
+        super().__init__(channels)
+        self.drop, self.act, self.way = nn.Dropout(0.5), nn.SiLU(inplace=True), way
+
+    def forward(self, x: Tensor) -> Tensor:
+        given = x * 2 if self.way == "input" else x
+        gamma = self.weight * 2 if self.way == "gamma" else self.weight
+        variance = self.running_var * 2 if self.way == "variance" else self.running_var
+        eps, batch = 1e-3 if self.way == "eps" else self.eps, self.training or self.way == "batch"
+        made = F.batch_norm(given, self.running_mean, variance, gamma, self.bias, batch, 0.1, eps)
+        made = self.drop(self.act(made)) if self.way == "order" else self.act(self.drop(made))
+        return made.add_(1) if self.way == "in place" else made + 1 if self.way == "output" else made
+
+
+def with_layers(way: str = "") -> nn.Sequential:
+    net = nn.Sequential(nn.Conv2d(3, 4, 3), WithLayers(4, way), nn.Conv2d(4, 2, 1)).double().eval()
+    randomize(net, seed=0)
+    return net
+
+
+@pytest.mark.parametrize(("way", "order"), [("", ["drop", "act"]), ("order", ["act", "drop"])])
+def test_of_a_batch_norm_with_layers_inside_those_stay(way: str, order: list[str]) -> None:
+    net = with_layers(way)
+    small = folded(net, values(2, 3, 8, 8))
+    assert batch_norms(small) == 0
+    assert [name for name, _ in small[1].named_children()] == order and small[1].act is not net[1].act
+
+
+@pytest.mark.parametrize("way", ["input", "gamma", "variance", "eps", "batch", "in place", "output"])
+def test_a_batch_norm_that_does_something_else_besides_stays(way: str) -> None:
+    assert batch_norms(folded(with_layers(way), values(2, 3, 8, 8))) == 1
+
+
 class Halved(nn.Conv2d):
     def _conv_forward(self, input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         return super()._conv_forward(input, weight / 2, bias)

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+from otprune.files import write_atomically
 from otprune.provenance import provenance
 
 
@@ -40,4 +41,4 @@ def write_record(benchmark: str, options: argparse.Namespace, results: Any) -> N
         "provenance": provenance(),
     }
     options.json.parent.mkdir(parents=True, exist_ok=True)
-    options.json.write_text(json.dumps(record, indent=2, ensure_ascii=False) + "\n")
+    write_atomically(options.json, (json.dumps(record, indent=2, ensure_ascii=False) + "\n").encode())

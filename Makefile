@@ -13,7 +13,7 @@ PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 # The hooks are the tools of .venv, and what pre-commit writes for itself stays in there too.
 PRE_COMMIT := PATH="$(abspath $(BIN)):$$PATH" PRE_COMMIT_HOME="$(abspath $(VENV))/pre-commit" $(BIN)/pre-commit
 
-.PHONY: help demo test lint format fuzz bench coverage readme reproduction sample docs clean
+.PHONY: help demo test lint format fuzz fuzz-parsers chaos bench coverage readme reproduction reliability sample docs clean
 .DEFAULT_GOAL := help
 
 help:
@@ -22,10 +22,13 @@ help:
 	@echo "make lint          the checks without the tests"
 	@echo "make format        let ruff mend what it can"
 	@echo "make fuzz N=5000   pruned equals masked on N random networks"
+	@echo "make fuzz-parsers  N=200000 damaged files of every kind: accepted, or refused with an otprune error"
+	@echo "make chaos         kill commands 200 times and see that nothing is lost; goes on where it stopped"
 	@echo "make bench         every program in benchmarks/"
 	@echo "make coverage      prune the models of torchvision, timm and others; hours, goes on where it stopped"
 	@echo "make readme        fill the README's tables from results/, and those of recipes"
 	@echo "make reproduction  draw the figures and write docs/reproduction.md from results/"
+	@echo "make reliability   write docs/reliability.md from results/"
 	@echo "make sample        the sample report in docs/, from results/"
 	@echo "make docs          build the documentation into build/docs"
 	@echo "make clean         remove .venv and caches"
@@ -52,20 +55,32 @@ format: $(VENV)/.dev
 fuzz: $(VENV)/.dev
 	$(BIN)/python -m tests.fuzz --count $(N)
 
+# One thread, since every parser has a process of its own.
+fuzz-parsers: N = 200000
+fuzz-parsers: $(VENV)/.dev
+	OMP_NUM_THREADS=1 $(BIN)/python -m tests.parser_fuzz --inputs $(N)
+
+# One thread, so that sums come out the same to the last bit.
+chaos: $(VENV)/.dev
+	OMP_NUM_THREADS=1 $(BIN)/python -m tests.chaos
+
 bench: $(VENV)/.dev
 	@set -e; for program in benchmarks/*.py; do echo "== $$program"; $(BIN)/python $$program; done
 
 # One thread, since every model has a process of its own; `make coverage COVERAGE='--only timm:*'` passes options on.
 coverage: $(VENV)/.coverage
 	OMP_NUM_THREADS=1 PYTHONPATH=benchmarks $(BIN)/python -m model_coverage $(COVERAGE)
-	PYTHONPATH=benchmarks $(BIN)/python tools/coverage_page.py
+	PYTHONPATH=benchmarks $(BIN)/python -m tools.coverage_page
 
 readme: $(VENV)/.dev
-	$(BIN)/python tools/readme_tables.py
-	$(BIN)/python tools/recipe_tables.py
+	$(BIN)/python -m tools.readme_tables
+	$(BIN)/python -m tools.recipe_tables
 
 reproduction: $(VENV)/.dev
-	$(BIN)/python tools/reproduction_page.py
+	$(BIN)/python -m tools.reproduction_page
+
+reliability: $(VENV)/.dev
+	$(BIN)/python -m tools.reliability_page
 
 sample: $(VENV)/.dev
 	$(BIN)/otprune report results/cifar10/vgg14/best-*-seed0.json results/cifar10/vgg14/*.json -o docs/sample-report.html

@@ -2,6 +2,7 @@
 
 import json
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -28,16 +29,21 @@ def otprune(verb: str, **options: object) -> Done:
 
 def said(verb: str, **options: object) -> Done:
     """A command with these options alone."""
+    return done(command, (verb, *flags(options)))
+
+
+def done(target: Callable[..., None], arguments: tuple[str, ...], *others: object) -> Done:
+    """A command in one of the ways that `tests.processes` has."""
     with tempfile.TemporaryDirectory() as folder:
         out, err = Path(folder, "out"), Path(folder, "err")
-        process = start(command, (verb, *flags(options)), out, err)
+        process = start(target, arguments, out, err, *others)
         process.join()
         return Done(process.exitcode, out.read_text(encoding="utf-8"), err.read_text(encoding="utf-8"))
 
 
-def run_here(verb: str, **options: object) -> Done:
+def run_here(verb: str, *arguments: object, **options: object) -> Done:
     """A command with these options alone, in this process, which is quicker."""
-    result = CliRunner().invoke(app, [verb, *flags(options)])
+    result = CliRunner().invoke(app, [verb, *map(str, arguments), *flags(options)])
     if result.exception is not None and not isinstance(result.exception, SystemExit):
         raise result.exception
     return Done(result.exit_code, result.stdout, result.stderr)

@@ -148,8 +148,17 @@ def fingerprint() -> str:
     >>> len(fingerprint())
     64
     """
+    return digest_of([*(ROOT / "src").rglob("*.py"), *_testing_code()])
+
+
+def digest_of(code: Iterable[Path]) -> str:
+    """A digest of some files of this project.
+
+    >>> digest_of([]) == digest_of([ROOT / "README.md"])
+    False
+    """
     digest = hashlib.sha256()
-    for path in sorted([*(ROOT / "src").rglob("*.py"), *_testing_code()]):
+    for path in sorted(code):
         digest.update(path.relative_to(ROOT).as_posix().encode() + b"\0" + path.read_bytes())
     return digest.hexdigest()
 

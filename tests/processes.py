@@ -4,6 +4,7 @@ Processes are forked from a server that has imported everything once, so that st
 to them is a real signal, and what they leave behind is what any process would.
 """
 
+import ctypes
 import multiprocessing
 import os
 import resource
@@ -111,6 +112,20 @@ def command(arguments: tuple[str, ...], out: Path, err: Path) -> None:
             os.dup2(file.fileno(), stream)
     sys.argv = ["otprune", *arguments]
     main()
+
+
+def command_with_little_room(arguments: tuple[str, ...], out: Path, err: Path, room: int) -> None:
+    """The same where no file can be larger than `room`, as on a disk that is full: writing breaks off in the middle."""
+    resource.setrlimit(resource.RLIMIT_FSIZE, (room, resource.RLIM_INFINITY))
+    command(arguments, out, err)
+
+
+def command_with_permissions(arguments: tuple[str, ...], out: Path, err: Path) -> None:
+    """The same by somebody for whom the permissions of files count, which for the superuser of Linux they do not."""
+    if os.geteuid() == 0:
+        version, none = (ctypes.c_uint32 * 2)(0x20080522), (ctypes.c_uint32 * 6)()
+        assert ctypes.CDLL(None).capset(version, none) == 0  # gives up every capability
+    command(arguments, out, err)
 
 
 def _alone(target: Callable[..., None], *arguments: Any) -> None:

@@ -140,7 +140,21 @@ def check_python(arguments: list[str]) -> None:
     assert (ROOT / arguments[0]).is_file()
 
 
-CHECKS = {"otprune": check_otprune, "make": check_make, "pip": check_pip, "python": check_python}
+def check_torchrun(arguments: list[str]) -> None:
+    """Its own options, then a command of ours."""
+    module = arguments.index("-m")
+    assert arguments[module + 1] == "otprune"
+    assert {word for word in arguments[:module] if word.startswith("--")} <= {"--nproc-per-node", "--max-restarts"}
+    check_otprune(arguments[module + 2 :])
+
+
+CHECKS = {
+    "otprune": check_otprune,
+    "make": check_make,
+    "pip": check_pip,
+    "python": check_python,
+    "torchrun": check_torchrun,
+}
 
 
 @pytest.mark.parametrize(
@@ -154,6 +168,7 @@ CHECKS = {"otprune": check_otprune, "make": check_make, "pip": check_pip, "pytho
         ("make tset", AssertionError),
         ("pip install '.[tset]'", AssertionError),
         ("python examples/tset.py", AssertionError),
+        ("torchrun --nproc-per-node 2 -m otprune tran --out x", KeyError),
     ],
 )
 def test_a_command_that_does_not_exist_is_found(wrong: str, error: type[Exception]) -> None:

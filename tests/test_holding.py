@@ -15,14 +15,15 @@ from otprune.experiments import stages
 from otprune.experiments.iterate import iterate
 from otprune.experiments.thresholds import verify_thresholds
 from otprune.files import remove_leftovers
-from otprune.training.holding import hold, is_held
+from otprune.training.holding import LOCK, hold, is_held
 from otprune.training.loop import train
 from otprune.training.run import EpochRecord, Run
-from tests.command_line import otprune
-from tests.processes import DIGITS, start, training_run
+from tests.command_line import otprune, run_here
+from tests.processes import DIGITS, command, start, training_run
 from tests.small_runs import CPU, EXPERIMENT, pipeline, read
 
 LEFTOVERS = (".sparse.safetensors.0123456789abcdef", ".results.json.00112233445566ff")
+DIGITS_NET = ("--model", "digits_net", "--data", "digits", "--device", "cpu")
 
 
 def open_and_wait(folder: Path, ready: Path) -> None:
@@ -68,6 +69,55 @@ def test_a_folder_that_another_process_works_in_is_refused_but_can_be_read(tmp_p
         assert all((folder / name).exists() for name in LEFTOVERS)  # it may still be writing them
     assert pipeline(folder).results == {"accuracy_sparse": 0.5}  # the kill let go of it
     assert not any((folder / name).exists() for name in LEFTOVERS)
+
+
+def test_a_run_at_work_is_not_exported_but_can_be_reported(tmp_path: Path) -> None:
+    folder, page = tmp_path / "run", tmp_path / "report.html"
+    run = pipeline(folder)
+    stages.train([run])
+    stages.prune(run)
+    stages.record(run)
+    del run
+    gc.collect()
+    with at_work(open_and_wait, folder):
+        before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+        refused = run_here("export", folder, "--to", "safetensors")
+        assert refused.code == 1 and refused.err.startswith(f"{folder}: another process is at work in this folder")
+        assert run_here("report", folder, "--out", page).code == 0 and page.stat().st_size > 1000
+        assert {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()} == before
+    assert run_here("export", folder, "--to", "safetensors").code == 0
+
+
+def test_of_two_sweeps_in_one_folder_the_second_is_refused(tmp_path: Path) -> None:
+    sweep = ("sweep", *DIGITS_NET, "--lam", "1e-3,1e-2", "--epochs", "1000", "--out", tmp_path / "runs")
+    first = start(command, tuple(map(str, sweep)), tmp_path / "out", tmp_path / "err")
+    begun = [tmp_path / "runs" / f"lam{lam}-seed0" for lam in ("1e-3", "1e-2")]
+    while first.is_alive() and not all((folder / "provenance.json").exists() for folder in begun):
+        time.sleep(0.01)
+    second = run_here(*sweep)
+    first.kill()
+    first.join()
+    assert first.exitcode == -signal.SIGKILL
+    assert second.code == 1 and second.err.startswith(f"{begun[0]}: another process is at work in this folder")
+
+
+def test_a_sweep_removes_what_a_kill_left_of_its_summary(tmp_path: Path) -> None:
+    leftovers = [tmp_path / f".summary.{suffix}.0123456789abcdef" for suffix in ("json", "md")]
+    for path in leftovers:
+        path.touch()
+    sweep = ("sweep", *DIGITS_NET, "--lam", "1e-3", "--epochs", "0", "--finetune-epochs", "0", "--out", tmp_path)
+    assert run_here(*sweep).code == 0
+    assert not any(path.exists() for path in leftovers) and (tmp_path / "summary.md").exists()
+
+
+def test_what_a_kill_left_in_the_folder_of_a_training_inside_is_removed_too(tmp_path: Path) -> None:
+    inside, held = tmp_path / "run" / "train", tmp_path / "run" / "held"
+    for folder in (inside, held):
+        folder.mkdir(parents=True)
+        (folder / ".at-00001-0000002.safetensors.0123456789abcdef").touch()
+    (held / LOCK).touch()  # its own holder removes it
+    hold(tmp_path / "run")()
+    assert not list(inside.iterdir()) and len(list(held.iterdir())) == 2
 
 
 def test_a_training_alone_keeps_others_out_of_its_folder(tmp_path: Path) -> None:

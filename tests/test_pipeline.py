@@ -241,7 +241,7 @@ def test_a_sweep_is_the_same_runs_side_by_side(tmp_path: Path) -> None:
     swept = {**short, "lam": "1e-3, 1e-2", "seeds": 1}
     done = otprune("sweep", **swept, out=tmp_path / "sweep")
     assert done.code == 0, done.err
-    runs, summaries = {"lam1e-3-seed0", "lam1e-2-seed0"}, {"summary.json", "summary.md"}
+    runs, summaries = {"lam1e-3-seed0", "lam1e-2-seed0"}, {"summary.json", "summary.md", ".lock"}
     assert {path.name for path in (tmp_path / "sweep").iterdir()} == runs | summaries
     assert [line.split()[1] for line in done.out.splitlines() if line.startswith("│")] == ["0.001", "0.01"]
     assert otprune("sweep", **swept, together=1, out=tmp_path / "one by one").code == 0
@@ -257,8 +257,8 @@ def test_a_sweep_is_the_same_runs_side_by_side(tmp_path: Path) -> None:
     [
         ("1e-4,big", "'big' is not a number"),
         (",", "there is no number in it"),
-        ("1e-4,1e-3,0.0001", "it has a number more than once: 1e-4, 0.0001"),
-        ("1e-4,1e-4", "more than once"),
+        ("1e-4,1e-3,0.0001", "must differ, and 1e-4 and"),
+        ("1e-4,1e-4", "must differ"),
     ],
 )
 def test_a_sweep_over_what_is_no_number_or_the_same_twice_is_refused(lam: str, said: str, tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 import otprune as ot
 from otprune import cli
-from otprune.cli import reproduce, rounds, stages
+from otprune.cli import reproduce, rounds, stages, sweeping
 from otprune.cli.app import MODULES, written_in
 
 MODULES_OF_PACKAGE = sorted(
@@ -33,7 +33,7 @@ def test_what_calls_no_verb_imports_no_torch(arguments: tuple[str, ...]) -> None
 
 def test_the_help_names_every_verb_with_the_beginning_of_its_docstring() -> None:
     shown = " ".join(CliRunner().invoke(cli.app, ["--help"], terminal_width=100).output.replace("│", " ").split())
-    for verb in (stages.run, stages.sweep, rounds.iterate, rounds.verify_threshold, reproduce.reproduce):
+    for verb in (stages.run, sweeping.sweep, rounds.iterate, rounds.verify_threshold, reproduce.reproduce):
         first = (getdoc(verb) or "").partition("\n")[0]
         assert f"{verb.__name__.replace('_', '-')} {first}" in shown
 

@@ -1,10 +1,9 @@
 """Fill the results of the README from the records under results/, so that no number in it is typed by hand.
 
-python tools/readme_tables.py            rewrite the marked region of README.md
-python tools/readme_tables.py --check    only say whether it is up to date, as an exit status
+python -m tools.readme_tables            rewrite the marked region of README.md
+python -m tools.readme_tables --check    only say whether it is up to date, as an exit status
 """
 
-import argparse
 import json
 import sys
 from collections.abc import Callable
@@ -14,25 +13,18 @@ from typing import Any
 from otprune.demo_screen import Row, cells, summary
 from otprune.report import markdown
 from otprune.report.markdown import markdown_table
+from tools.pages import ROOT, only_check, written_or_checked
 
 Record = dict[str, Any]
 
-ROOT = Path(__file__).resolve().parent.parent
 BEGIN, END = "<!-- results:begin -->", "<!-- results:end -->"
 
 
 def main() -> None:
     """Rewrite the README, or check it."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--check", action="store_true", help="change nothing; fail if the README is out of date")
-    options = parser.parse_args()
     readme = ROOT / "README.md"
-    current = readme.read_text(encoding="utf-8")
-    fresh = filled(current, ROOT / "results")
-    if options.check and fresh != current:
-        sys.exit("README.md does not match the records under results/: run `make readme`")
-    if not options.check:
-        readme.write_text(fresh, encoding="utf-8")
+    fresh = filled(readme.read_text(encoding="utf-8"), ROOT / "results")
+    written_or_checked(readme, fresh, only_check(__doc__), "make readme")
 
 
 def filled(readme: str, results: Path) -> str:

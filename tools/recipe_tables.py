@@ -1,12 +1,10 @@
 """Fill the tables of docs/recipes.md from the recipes and the settings themselves, so that they cannot go stale.
 
-python tools/recipe_tables.py            rewrite the marked region of docs/recipes.md
-python tools/recipe_tables.py --check    only say whether it is up to date, as an exit status
+python -m tools.recipe_tables            rewrite the marked region of docs/recipes.md
+python -m tools.recipe_tables --check    only say whether it is up to date, as an exit status
 """
 
-import argparse
 import sys
-from pathlib import Path
 from typing import Any
 
 from otprune.cli.flags import RENAMED
@@ -15,23 +13,17 @@ from otprune.experiments.explained import MEANINGS
 from otprune.experiments.fields import flat
 from otprune.experiments.settings import recipe, recipes
 from otprune.report.markdown import markdown_table
+from tools.pages import ROOT, only_check, written_or_checked
 
-PAGE = Path(__file__).resolve().parent.parent / "docs" / "recipes.md"
+PAGE = ROOT / "docs" / "recipes.md"
 BEGIN, END = "<!-- settings:begin -->", "<!-- settings:end -->"
 SECTIONS = {"": "Experiment", "training": "Training", "pruning": "Pruning", "finetuning": "Fine-tuning"}
 
 
 def main() -> None:
     """Rewrite the page, or check it."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--check", action="store_true", help="change nothing; fail if the page is out of date")
-    options = parser.parse_args()
-    current = PAGE.read_text(encoding="utf-8")
-    fresh = filled(current)
-    if options.check and fresh != current:
-        sys.exit("docs/recipes.md does not match the recipes and settings: run tools/recipe_tables.py")
-    if not options.check:
-        PAGE.write_text(fresh, encoding="utf-8")
+    fresh = filled(PAGE.read_text(encoding="utf-8"))
+    written_or_checked(PAGE, fresh, only_check(__doc__), "make readme")
 
 
 def filled(page: str) -> str:

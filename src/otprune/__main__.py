@@ -1,6 +1,7 @@
 """``otprune`` and ``python -m otprune``: the command line, or how to get it where its packages are missing."""
 
 import io
+import os
 import sys
 
 
@@ -18,7 +19,12 @@ def main() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # not every terminal knows λ
-    app()
+    if os.environ.get("WORLD_SIZE", "1") == "1":
+        app()
+        return
+    from otprune.cli.together import run_together  # it imports torch, which a quick answer does without
+
+    run_together(app, sys.argv[1:])
 
 
 if __name__ == "__main__":

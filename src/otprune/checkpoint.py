@@ -2,10 +2,10 @@
 
 import copy
 import json
+import zipfile
 from pathlib import Path
 from typing import Any
 
-import safetensors.torch
 import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
@@ -13,7 +13,10 @@ from torch import Tensor, nn
 from otprune.abstract import refuse_wrapped
 from otprune.errors import CheckpointError, PlanError
 from otprune.files import write_atomically
+from otprune.jsons import parsed
+from otprune.kinds import require_kind
 from otprune.plan import PruningPlan
+from otprune.sealing import KEY, damage, sealed
 from otprune.surgery import apply, plans_of
 from otprune.tensors import named_tensors
 
@@ -33,7 +36,7 @@ def save(model: nn.Module, path: str | Path) -> None:
     refuse_wrapped(model)
     plans = json.dumps([json.loads(plan.to_json()) for plan in plans_of(model)], ensure_ascii=False)
     tensors = _without_repeats(model)
-    content = safetensors.torch.save(tensors, {CLASS_KEY: type(model).__name__, PLANS_KEY: plans})
+    content = sealed(tensors, {CLASS_KEY: type(model).__name__, PLANS_KEY: plans})
     if not Path(path).parent.is_dir():
         raise CheckpointError(f"{path}: there is no folder {Path(path).parent}; make it first")
     write_atomically(Path(path), content)
@@ -50,6 +53,7 @@ def load(model: nn.Module, path: str | Path) -> nn.Module:
         raise CheckpointError(f"{path}: no such file")
     refuse_wrapped(model)
     tensors, metadata = _read(path)
+    _require_whole(tensors, metadata, path)
     _require_class(model, metadata, path)
     plans = _plans_in(metadata, path)
     model = model if plans else copy.deepcopy(model)
@@ -89,15 +93,39 @@ def _read(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
 
 def _read_torch(path: Path) -> dict[str, Tensor]:
     try:
+        _require_unpacked(path)
         found: Any = torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:  # in a damaged file torch's reader stumbles over anything
         raise CheckpointError(
             f"{path}: holds pickled objects, or is damaged; only tensors are loaded. Save the state dict alone: "
             f"torch.save(model.state_dict(), path), or use otprune.save."
         ) from error
-    if not isinstance(found, dict) or not all(isinstance(value, Tensor) for value in found.values()):
+    if not isinstance(found, dict) or not all(map(_is_plain, found.values())):
         raise CheckpointError(f"{path}: is no state dict (names to tensors). Save model.state_dict() alone.")
     return found
+
+
+def _require_whole(tensors: dict[str, Tensor], metadata: dict[str, str], path: Path) -> None:
+    found = damage(tensors, metadata)
+    if found is not None:
+        raise CheckpointError(
+            f"{path}: is damaged: {found}. Put back a copy of it, or delete it and make it again the way it was made. "
+            f"A program that changes a checkpoint on purpose has to leave out {KEY}."
+        )
+
+
+def _is_plain(value: Any) -> bool:
+    """Whether it is a tensor with a number for each of its places."""
+    return isinstance(value, Tensor) and value.layout is torch.strided and not (value.is_quantized or value.is_meta)
+
+
+def _require_unpacked(path: Path) -> None:
+    """torch packs nothing: the members of a zip that claim more bytes than the file has would be allocated for."""
+    if zipfile.is_zipfile(path):
+        with zipfile.ZipFile(path) as archive:
+            claimed = sum(member.file_size for member in archive.infolist())
+        if claimed > path.stat().st_size:
+            raise ValueError(f"its members claim {claimed:,} bytes")
 
 
 def _require_class(model: nn.Module, metadata: dict[str, str], path: Path) -> None:
@@ -109,8 +137,10 @@ def _require_class(model: nn.Module, metadata: dict[str, str], path: Path) -> No
 
 def _plans_in(metadata: dict[str, str], path: Path) -> list[PruningPlan]:
     try:
-        return [PruningPlan.from_json(json.dumps(fields)) for fields in json.loads(metadata.get(PLANS_KEY, "[]"))]
-    except (ValueError, TypeError, PlanError) as error:
+        found = parsed(metadata.get(PLANS_KEY, "[]"))
+        require_kind(found, list[Any], "it")
+        return [PruningPlan.from_fields(fields) for fields in found]
+    except (ValueError, PlanError) as error:
         raise CheckpointError(f"{path}: the pruning plan inside is damaged: {error}") from error
 
 
@@ -152,4 +182,10 @@ def _mismatch(own: dict[str, Tensor], shared: set[str], tensors: dict[str, Tenso
             return f"has a {name} that the model does not know"
         if tensor.shape != own[name].shape:
             return f"has {name} of shape {tuple(tensor.shape)} where the model has {tuple(own[name].shape)}"
+        if _numbers(tensor) != _numbers(own[name]):
+            return f"has {name} in {_numbers(tensor)} numbers where the model has {_numbers(own[name])} ones"
     return None
+
+
+def _numbers(tensor: Tensor) -> str:
+    return "real" if tensor.is_floating_point() else "complex" if tensor.is_complex() else "whole"

@@ -20,7 +20,9 @@ from torch.utils.data import DataLoader, TensorDataset
 
 import otprune as ot
 from otprune.demo_screen import Row, Screen, Step
+from otprune.errors import OtpruneError
 from otprune.files import write_atomically
+from otprune.jsons import read_object
 from otprune.models import digits_net
 from otprune.provenance import provenance
 
@@ -106,7 +108,7 @@ def check_other_seeds(path: Path, seeds: Sequence[int]) -> None:
     >>> sorted(json.loads(path.read_text())["other_seeds"])
     ['accuracy', 'flops_ratio', 'points', 'seeds']
     """
-    record = json.loads(path.read_text(encoding="utf-8"))
+    record = read_object(path, lambda why: OtpruneError(f"{path}: is no record of the demo: {why}. Run it again."))
     quiet = Screen(Console(quiet=True))
     others = [run(Settings(seed=seed, **record["configuration"]), quiet)["results"]["rows"] for seed in seeds]
     write(record | {"other_seeds": {"seeds": list(seeds), **_mean_and_worst(others)}}, path)

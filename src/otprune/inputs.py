@@ -1,5 +1,6 @@
 """Example inputs as data: what shapes a model was planned with, and tensors made anew from that."""
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -9,6 +10,7 @@ from torch import Tensor
 from otprune.errors import PlanError
 
 _FEW = 4096
+_MANY = 2**28
 _PLAIN = (str, int, float, bool, type(None))
 
 
@@ -76,17 +78,34 @@ def make(description: Any, device: torch.device, generator: torch.Generator) -> 
         return description
     if "tensor" in description:
         return _tensor(description, device, generator)
-    if "dict" in description:
-        return {key: make(value, device, generator) for key, value in description["dict"].items()}
-    kind = next(iter(description))
-    items = [make(item, device, generator) for item in description[kind]]
-    return items if kind == "list" else tuple(items)
+    kind, items = next(iter(description.items()), (None, None))
+    if kind == "dict" and isinstance(items, dict):
+        return {key: make(value, device, generator) for key, value in items.items()}
+    if kind not in ("list", "tuple") or not isinstance(items, list):
+        raise _damaged(f"{kind} is nothing that a model is given")
+    made = [make(item, device, generator) for item in items]
+    return made if kind == "list" else tuple(made)
 
 
 def _tensor(description: dict[str, Any], device: torch.device, generator: torch.Generator) -> Tensor:
-    dtype = getattr(torch, description["dtype"])
+    sizes, dtype = description["tensor"], vars(torch).get(str(description.get("dtype")))
+    if not isinstance(dtype, torch.dtype) or not isinstance(sizes, list) or set(map(type, sizes)) - {int}:
+        raise _damaged("a tensor has a shape and a type")
+    if any(size < 0 for size in sizes) or math.prod(sizes) > _MANY:
+        raise _damaged(f"a tensor of shape {sizes} is more than the {_MANY:,} values that are made up")
+    try:
+        return _made(description, dtype, device, generator)
+    except (RuntimeError, TypeError, ValueError) as error:  # sizes that do not fit the values, types of no use
+        raise _damaged(str(error)) from error
+
+
+def _made(description: dict[str, Any], dtype: torch.dtype, device: torch.device, generator: torch.Generator) -> Tensor:
     if dtype.is_floating_point:
         return torch.randn(description["tensor"], generator=generator).to(device, dtype)
     if "values" in description:
         return torch.tensor(description["values"], dtype=dtype, device=device).view(description["tensor"])
     return torch.zeros(description["tensor"], dtype=dtype, device=device)
+
+
+def _damaged(why: str) -> PlanError:
+    return PlanError(f"the plan's example inputs cannot be made: {why}. Make a new plan, with a smaller example.")

@@ -3,7 +3,7 @@
 import dataclasses
 import hashlib
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -20,6 +20,8 @@ from otprune.channels.trace import trace
 from otprune.errors import ModelError, PlanError, ThresholdError
 from otprune.files import write_atomically
 from otprune.inputs import describe
+from otprune.jsons import parsed, read_object
+from otprune.kinds import require_kind
 from otprune.planning.absence import Absence
 from otprune.planning.branches import removable_branches, removed_layers
 from otprune.planning.cuts import (
@@ -116,17 +118,23 @@ class PruningPlan:
     def from_json(cls, text: str) -> "PruningPlan":
         """Read what `to_json` wrote; raise `PlanError` on anything else."""
         try:
-            fields = json.loads(text)
-            if fields.pop("format") != FORMAT:
+            return cls.from_fields(parsed(text))
+        except ValueError as error:
+            raise _not_a_plan(str(error)) from error
+
+    @classmethod
+    def from_fields(cls, fields: Any) -> "PruningPlan":
+        """The same of what JSON says."""
+        try:
+            require_kind(fields, dict[str, Any], "it")
+            if fields.get("format") != FORMAT:
                 raise PlanError(f"the plan was written in another format than {FORMAT}: plan again with this version")
-            fields["layers"] = [LayerPlan(**layer) for layer in fields["layers"]]
-            fields["cuts"] = [_cut_from(cut) for cut in fields["cuts"]]
-            fields["folds"] = [Fold(**fold) for fold in fields["folds"]]
-            fields["memories"] = [Memorized(**memory) for memory in fields.get("memories", [])]
-            fields["pieces"] = [Piece(**piece) for piece in fields["pieces"]]
-            return cls(**fields)
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise PlanError(f"this is not a pruning plan: {error}. Write one with `plan.save(path)`.") from error
+            own = {name: value for name, value in fields.items() if name != "format"}
+            require_kind(own, cls, "it")
+        except ValueError as error:
+            raise _not_a_plan(str(error)) from error
+        read = {name: [_READ[name](item) for item in own.get(name, [])] for name in _READ}
+        return cls(**own | read)
 
     def save(self, path: str | Path) -> None:
         """Write the plan to a JSON file, whole or not at all."""
@@ -136,7 +144,7 @@ class PruningPlan:
     def load(cls, path: str | Path) -> "PruningPlan":
         """Read a plan that `save` wrote."""
         try:
-            return cls.from_json(Path(path).read_text(encoding="utf-8", errors="replace"))
+            return cls.from_fields(read_object(Path(path), _not_a_plan))
         except PlanError as error:
             raise PlanError(f"{path}: {error}") from error
 
@@ -321,4 +329,18 @@ def _note(name: str, stuck: int, decision: _Decision) -> str:
 
 def _cut_from(fields: dict[str, Any]) -> Cut:
     keep = {int(axis): indices for axis, indices in fields["keep"].items()}
-    return Cut(fields["tensor"], tuple(fields["shape"]), keep, fields["groups"])
+    return Cut(fields["tensor"], tuple(fields["shape"]), keep, fields.get("groups"))
+
+
+# How the parts of a plan are made of what JSON says.
+_READ: dict[str, Callable[[dict[str, Any]], Any]] = {
+    "layers": lambda fields: LayerPlan(**fields),
+    "cuts": _cut_from,
+    "folds": lambda fields: Fold(**fields),
+    "pieces": lambda fields: Piece(**fields),
+    "memories": lambda fields: Memorized(**fields),
+}
+
+
+def _not_a_plan(why: str) -> PlanError:
+    return PlanError(f"this is not a pruning plan: {why}. Write one with `plan.save(path)`.")

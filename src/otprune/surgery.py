@@ -12,6 +12,7 @@ from otprune.abstract import refuse_wrapped
 from otprune.channels.rules.shaping import SELECTION, SELECTION_WITH_ZEROS
 from otprune.copying import copied
 from otprune.errors import PlanError
+from otprune.fitting import require_doable
 from otprune.plan import PruningPlan, fingerprint
 from otprune.planning.cuts import ZEROS, Cut, Memorized
 from otprune.planning.weights import Weights
@@ -50,6 +51,7 @@ def apply(model: nn.Module, plan: PruningPlan) -> nn.Module:
     """Do the surgery alone: cut tensors, resize layers, put in selections, take out branches."""
     refuse_wrapped(model)
     _require_fit(model, plan)
+    require_doable(model, plan)
     small = copied(model, _replacements(model, plan))
     for cut in plan.cuts:
         _resize(small.get_submodule(cut.tensor.rpartition(".")[0]), cut)

@@ -11,7 +11,7 @@ from typer.main import get_group
 
 from otprune import __version__
 
-MODULES = ("stages", "rounds", "reproduce", "exporting", "inspecting", "demo", "benching", "reporting")
+MODULES = ("stages", "sweeping", "rounds", "reproduce", "exporting", "inspecting", "demo", "benching", "reporting")
 
 
 class Verbs(TyperGroup):

@@ -23,6 +23,14 @@ RENAMED = {f"finetuning.{name}": f"finetune_{name}" for name in ("epochs", "rate
 
 Out = Annotated[Path, typer.Option(help="Folder of the run; give it again to go on with it.", rich_help_panel=RUN)]
 Device = Annotated[str, typer.Option(help="cpu, cuda, or auto: a GPU where there is one.", rich_help_panel=RUN)]
+Deterministic = Annotated[
+    bool,
+    typer.Option(
+        "--deterministic",
+        help="The same weights every time on the same hardware, unless pruned for a latency; slower on a GPU.",
+        rich_help_panel=RUN,
+    ),
+]
 Config = Annotated[
     str | None,
     typer.Option(

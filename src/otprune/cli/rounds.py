@@ -7,7 +7,7 @@ import typer
 
 from otprune.cli.app import app
 from otprune.cli.downloads import downloads
-from otprune.cli.flags import NUMBERS, RUN, Config, Device, Out, numbers, with_settings
+from otprune.cli.flags import NUMBERS, RUN, Config, Deterministic, Device, Out, numbers, with_settings
 from otprune.cli.running import console, errors_in_one_line, opened, reports, require_begun, tell_recipe
 from otprune.experiments import iterate as iterating
 from otprune.experiments import stages
@@ -17,6 +17,7 @@ from otprune.experiments.pipeline import data_of
 from otprune.experiments.screen import measured_table
 from otprune.experiments.settings import resolved, said
 from otprune.experiments.thresholds import SHIFTS, verify_thresholds
+from otprune.training.determinism import determinism
 from otprune.training.loop import chosen_device
 
 # Rounds go by thresholds alone.
@@ -41,12 +42,13 @@ def iterate(
     ] = iterating.Restart.FINETUNED,
     config: Config = None,
     device: Device = "auto",
+    deterministic: Deterministic = False,
 ) -> None:
     """Train with sparsity, prune and fine-tune (or train from scratch), round after round.
 
     Network Slimming (--rule ns) takes at most half of a layer a round, unless --max-layer-ratio says otherwise.
     """
-    with errors_in_one_line(given):
+    with errors_in_one_line(given), determinism(deterministic):
         experiment = resolved(given, config, out / "round-1")
         if "pruning.max_layer_ratio" not in said(given, config, out / "round-1"):
             experiment = iterating.with_the_usual_limit(experiment)

@@ -15,22 +15,24 @@ from otprune.experiments.experiment import Experiment
 from otprune.experiments.fields import Flat
 from otprune.experiments.folder import CONFIGURATION, is_settled
 from otprune.experiments.pipeline import Pipeline, open_pipelines
-from otprune.experiments.reporting import Report, Several
+from otprune.experiments.reporting import Report, Several, Silent
 from otprune.experiments.screen import progress
 from otprune.experiments.settings import implied_recipe
+from otprune.training import distributed
 from otprune.training.loop import chosen_device
 
 WIDTH_OF_FILES = 120
+LOST = "another of the processes that train together is gone: give the same command again to go on"
 DATA_OF_RECIPES = {"ilsvrc": "a folder of images", "digits": "the digits"}
 
 
 def console() -> Console:
-    """The terminal, or a file with lines of a fixed width.
+    """The terminal, or a file with lines of a fixed width; of processes that train together, only the leader shows.
 
     >>> console().width > 0
     True
     """
-    made = Console()
+    made = Console(quiet=not distributed.leads())
     if not made.is_terminal:
         made.width = WIDTH_OF_FILES
     return made
@@ -40,21 +42,24 @@ def console() -> Console:
 def errors_in_one_line(given: Flat | None = None) -> Iterator[None]:
     """End with what went wrong and exit status 1, or, broken off by Ctrl-C, with how to go on and 130.
 
-    What is wrong with a setting that was given is told of its flag.
+    What is wrong with a setting that was given is told of its flag. Of processes that train together, one tells.
     """
     try:
         yield
     except OtpruneError as problem:
-        typer.echo(in_flags(str(problem), given or {}), err=True)
+        _tell(in_flags(str(problem), given or {}))
         raise typer.Exit(1) from problem
     except OSError as problem:
-        typer.echo(
-            f"{_told(problem)}. What was finished is kept: mend this, then give the same command again.", err=True
-        )
+        _tell(f"{_told(problem)}. What was finished is kept: mend this, then give the same command again.")
         raise typer.Exit(1) from problem
     except KeyboardInterrupt as stopped:
-        typer.echo(str(stopped) or "stopped: give the same command again to go on", err=True)
+        _tell(str(stopped) or "stopped: give the same command again to go on")
         raise typer.Exit(130) from stopped
+    except RuntimeError as problem:
+        if distributed.current() is None or not distributed.is_lost_connection(problem):
+            raise
+        _tell(f"{LOST} ({problem})")
+        raise typer.Exit(1) from problem
 
 
 def opened(experiments: Mapping[Path, Experiment], device: str, screen: Console) -> list[Pipeline]:
@@ -90,6 +95,9 @@ def say(screen: Console, text: str) -> None:
 @contextmanager
 def reports(screen: Console) -> Iterator[Report]:
     """Progress on the screen, and TensorBoard in the folders of the runs."""
+    if not distributed.leads():
+        yield Silent()
+        return
     with progress(screen) as bars, board(lambda text: typer.echo(text, err=True)) as events:
         yield Several(bars, events)
 
@@ -108,6 +116,11 @@ def require_begun(out: Path) -> None:
     if inside:
         raise TrainingError(f"{out} is not a run, but holds some: give one of {', '.join(inside)} as --out {out}/...")
     raise TrainingError(f"{out} holds no run: begin one with otprune train --out {out}")
+
+
+def _tell(message: str) -> None:
+    if distributed.first_to_tell():
+        typer.echo(message, err=True)
 
 
 def _told(problem: OSError) -> str:

@@ -1,5 +1,6 @@
 """Torch's own files: the graph of `torch.export`, and the weights alone."""
 
+import io
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -15,8 +16,10 @@ from torch.utils import _pytree as pytree
 from otprune.checkpoint import load, save
 from otprune.deploy.agreement import Array, Runner, require_agreement
 from otprune.deploy.program import in_single_precision, program
+from otprune.deploy.pt2 import load_program
 from otprune.deploy.writing import write_checked
 from otprune.inputs import tensors_in
+from otprune.sealing import sealed
 
 NOTE = "otprune.note"  # the entry that says how to feed the model, in the metadata of weights
 NOTE_FILE = "otprune.json"  # the same, a file inside a .pt2
@@ -45,7 +48,9 @@ def to_torch(model: nn.Module, example: Any, path: Path, note: Mapping[str, Any]
 
 def write_torch(traced: ExportedProgram, path: Path, note: Mapping[str, Any] | None = None) -> None:
     """Write an exported program with a note inside."""
-    torch.export.save(traced, path, extra_files=None if note is None else {NOTE_FILE: json.dumps(note)})
+    content = io.BytesIO()  # torch's own writer of files ends the whole process where a disk is full
+    torch.export.save(traced, content, extra_files=None if note is None else {NOTE_FILE: json.dumps(note)})
+    path.write_bytes(content.getbuffer())
 
 
 def open_torch(path: Path) -> Runner:
@@ -58,7 +63,7 @@ def open_torch(path: Path) -> Runner:
     ...     open_torch(Path(folder, "net.pt2"))([x.numpy()])[0].shape
     (1, 1, 2, 2)
     """
-    traced = torch.export.load(path)
+    traced = load_program(path)
     return _runner(traced.module(), traced.example_inputs)
 
 
@@ -71,7 +76,7 @@ def write_weights(model: nn.Module, path: Path, note: Mapping[str, Any] | None =
     if note is not None:
         with safe_open(path, "pt") as file:
             metadata = {**file.metadata(), NOTE: json.dumps(note)}
-        path.write_bytes(safetensors.torch.save(safetensors.torch.load(path.read_bytes()), metadata))
+        path.write_bytes(sealed(safetensors.torch.load(path.read_bytes()), metadata))
 
 
 def open_weights(path: Path, fresh: nn.Module) -> Runner:

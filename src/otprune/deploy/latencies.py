@@ -8,16 +8,27 @@ import json
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TypedDict
 
 from otprune.deploy.layers import DEPTHWISE, Layer, Shape
 from otprune.errors import DeployError
 from otprune.files import write_atomically
+from otprune.jsons import read_object
+from otprune.kinds import require_kind
 
 FRACTIONS = (1 / 16, 1 / 8, 1 / 4, 1 / 2, 3 / 4, 1)
 Points = Sequence[tuple[int, int]]
+
+
+class _Entry(TypedDict):
+    """A grid in the file."""
+
+    layer: Shape
+    inputs: list[int]
+    outputs: list[int]
+    ms: list[list[float]]
 
 
 class Measure(Protocol):
@@ -136,16 +147,26 @@ def _between(row: Sequence[float], column: int, across: float) -> float:
 def _read(file: Path, key: str) -> dict[Shape, Grid]:
     entries = _content(file).get(key, [])
     try:
-        return {Shape.from_dict(entry.pop("layer")): Grid(**entry) for entry in entries}
-    except (AttributeError, KeyError, TypeError) as error:
-        raise DeployError(f"{file}: is damaged: {error}. Delete it, and it is measured again.") from error
+        require_kind(entries, list[_Entry], "it")
+        return {Shape.from_dict(entry.pop("layer")): _grid(entry) for entry in entries}
+    except ValueError as error:
+        raise _damaged(file, str(error)) from error
+
+
+def _grid(entry: dict[str, Any]) -> Grid:
+    """A table with a row and a column for each number of channels, in their order."""
+    grid = Grid(entry["inputs"], entry["outputs"], entry["ms"])
+    for axis in (grid.inputs, grid.outputs):
+        if not axis or axis[0] < 1 or any(upper <= lower for lower, upper in pairwise(axis)):
+            raise ValueError(f"it has channels {axis!r:.60}, which do not rise")
+    if [len(row) for row in grid.ms] != [len(grid.outputs)] * len(grid.inputs):
+        raise ValueError("it has another number of times than of channels")
+    return grid
 
 
 def _content(file: Path) -> dict[str, Any]:
-    try:
-        content = json.loads(file.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise DeployError(f"{file}: is no table of latencies: {error}. Delete it, and it is measured again.") from error
-    if not isinstance(content, dict):
-        raise DeployError(f"{file}: is no table of latencies. Delete it, and it is measured again.")
-    return content
+    return read_object(file, lambda why: _damaged(file, why))
+
+
+def _damaged(file: Path, why: str) -> DeployError:
+    return DeployError(f"{file}: is no table of latencies: {why}. Delete it, and it is measured again.")

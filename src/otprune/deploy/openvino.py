@@ -69,7 +69,12 @@ def write_openvino(network: Any, path: Path, note: Mapping[str, Any] | None = No
     """Write an `openvino.Model` as .xml and .bin, with a note inside the former; weights stay in single precision."""
     if note is not None:
         network.set_rt_info(json.dumps(note), NOTE)
-    imported("openvino").save_model(network, path, compress_to_fp16=False)
+    try:
+        imported("openvino").save_model(network, path, compress_to_fp16=False)
+    except RuntimeError as error:
+        raise DeployError(
+            f"{path}: OpenVINO cannot write it, or the .bin beside it. Where the disk is full, make room and try again."
+        ) from error
 
 
 def open_openvino(path: Path) -> Runner:

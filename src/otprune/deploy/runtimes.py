@@ -20,8 +20,9 @@ from otprune.deploy.folding import fold_batch_norms
 from otprune.deploy.onnx import onnx_model, write_onnx
 from otprune.deploy.openvino import openvino_model, write_openvino
 from otprune.deploy.packages import imported
+from otprune.deploy.pt2 import load_program
 from otprune.deploy.timing import on_the_cpu, on_the_gpu
-from otprune.errors import DeployError
+from otprune.errors import DeployError, OtpruneError
 from otprune.inputs import tensors_in
 
 Runtime = Literal["torch", "torch-compile", "onnxruntime", "openvino"]
@@ -89,9 +90,14 @@ def file_in_runtime(path: Path, example: Tensor, runtime: Runtime, device: Devic
     if not path.is_file():
         raise DeployError(f"{path}: no such file")
     if runtime in FILES[".pt2"]:
-        return _in_torch(torch.export.load(path).module(), example, runtime, device)
+        return _in_torch(load_program(path).module(), example, runtime, device)
     images = np.ascontiguousarray(example.detach().cpu().numpy())
-    return (_in_onnxruntime if runtime == "onnxruntime" else _in_openvino)(path, images, device, threads)
+    try:
+        return (_in_onnxruntime if runtime == "onnxruntime" else _in_openvino)(path, images, device, threads)
+    except OtpruneError:
+        raise
+    except Exception as error:  # the runtimes' own have nothing in common
+        raise DeployError(f"{path}: {runtime} cannot open it: {error}. Export the model again.") from error
 
 
 def written_for(runtime: Runtime, model: nn.Module, example: Tensor, folder: Path) -> Path:

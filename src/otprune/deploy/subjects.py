@@ -10,8 +10,10 @@ from torch import Tensor, nn
 
 import otprune as ot
 from otprune.deploy.packages import imported
+from otprune.deploy.pt2 import load_program
 from otprune.deploy.runtimes import FILES, RUNTIMES, Device, Ready, Runtime, file_in_runtime, in_runtime, runtimes_of
 from otprune.errors import DeployError
+from otprune.experiments.contents import Feeding, holding
 from otprune.experiments.feeding import DATA
 from otprune.experiments.folder import CONFIGURATION, FINETUNED, PRUNED, SCRATCH, configuration, read_json
 from otprune.models.building import build_model
@@ -98,7 +100,9 @@ class _Run:
         experiment = configuration(folder)
         assert experiment is not None
         self.folder, self.experiment = folder, experiment
-        fields = read_json(folder / DATA)
+        fields = holding(Feeding, read_json(folder / DATA), folder / DATA)
+        if not {"image_shape", "classes"} <= fields.keys():
+            raise DeployError(f"{folder / DATA}: does not say what images the models take. Get an undamaged copy.")
         self.image_shape, self.classes = tuple(fields["image_shape"]), len(fields["classes"])
 
     @property
@@ -133,9 +137,23 @@ class _Run:
 def _shape_of(path: Path) -> tuple[int, ...]:
     """The shape of an image that a file takes."""
     if path.suffix == ".pt2":
-        example: Tensor = torch.export.load(path).example_inputs[0][0]
-        return tuple(example.shape[1:])
-    sizes: Sequence[Any] = list(imported("openvino").Core().read_model(path).inputs[0].partial_shape)[1:]
+        return _shape_of_program(path)
+    sizes = _sizes_of(path)
     if any(size.is_dynamic for size in sizes):
         raise DeployError(f"{path}: does not say of what size its images are: export it for one size")
     return tuple(size.get_length() for size in sizes)
+
+
+def _shape_of_program(path: Path) -> tuple[int, ...]:
+    inputs = load_program(path).example_inputs
+    first = inputs[0][0] if inputs and inputs[0] else None
+    if not isinstance(first, Tensor):
+        raise DeployError(f"{path}: does not say what images it takes: export the model again")
+    return tuple(first.shape[1:])
+
+
+def _sizes_of(path: Path) -> Sequence[Any]:
+    try:
+        return list(imported("openvino").Core().read_model(path).inputs[0].partial_shape)[1:]
+    except (RuntimeError, ValueError, IndexError) as error:
+        raise DeployError(f"{path}: is no network that can be opened: {error}. Export the model again.") from error

@@ -25,7 +25,8 @@ def write_checked(path: Path, write: Callable[[Path], object], check: Callable[[
     require_folder(path)
     with tempfile.TemporaryDirectory() as folder:
         draft = Path(folder, path.name)
-        write(draft)
+        with _told_of(draft):
+            write(draft)
         found = check(draft)
         others = sorted(other for other in Path(folder).iterdir() if other != draft)
         write_together({path.with_name(written.name): written.read_bytes() for written in (*others, draft)})
@@ -60,18 +61,26 @@ def write_together(contents: Mapping[Path, bytes]) -> None:
     *others, opened = contents
     temporary = {path: _neighbour(path) for path in contents}
     try:
-        for path, content in contents.items():
-            _write(temporary[path], content)
-        with _out_of_the_way(opened if others else None):
-            for path in others:
-                temporary[path].replace(path)
-        temporary[opened].replace(opened)
-    except OSError as error:
-        error.filename, error.filename2 = str(opened), None  # not a neighbour's name, which nobody knows
-        raise
+        with _told_of(opened):
+            for path, content in contents.items():
+                _write(temporary[path], content)
+            with _out_of_the_way(opened if others else None):
+                for path in others:
+                    temporary[path].replace(path)
+            temporary[opened].replace(opened)
     finally:
         for written in temporary.values():
             written.unlink(missing_ok=True)
+
+
+@contextmanager
+def _told_of(path: Path) -> Iterator[None]:
+    """An error of the system names this file: not a neighbour, which nobody knows, and not nothing."""
+    try:
+        yield
+    except OSError as error:
+        error.filename, error.filename2 = str(path), None
+        raise
 
 
 @contextmanager

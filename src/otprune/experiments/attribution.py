@@ -6,8 +6,11 @@ from typing import Any
 
 import torch
 
+from otprune.experiments.contents import holding
 from otprune.experiments.folder import read_json, write_json
 from otprune.provenance import provenance
+from otprune.training import distributed
+from otprune.training.determinism import described
 
 FILE = "provenance.json"
 ALONE, APART = "provenance", "provenance_by_stage"
@@ -23,7 +26,8 @@ def noted(folder: Path) -> Provenances:
     >>> noted(Path("nowhere"))
     {}
     """
-    return read_json(folder / FILE) if (folder / FILE).exists() else {}
+    path = folder / FILE
+    return holding(Provenances, read_json(path), path) if path.exists() else {}
 
 
 def note(folder: Path, stage: str, device: torch.device, anew: bool) -> None:
@@ -36,10 +40,18 @@ def note(folder: Path, stage: str, device: torch.device, anew: bool) -> None:
     ...     len(noted(Path(folder))["train"])
     1
     """
-    found, now = noted(folder), provenance(device)
+    if not distributed.leads():
+        return
+    found, now = noted(folder), provenance(device) | described() | _processes()
     before = [] if anew else found.get(stage, [])
     others = {name: those for name, those in found.items() if name != stage}
     write_json(folder / FILE, others | {stage: [*(one for one in before if one != now), now]})
+
+
+def _processes() -> dict[str, int]:
+    """How many train together, where it is more than one."""
+    together = distributed.share().of
+    return {"processes": together} if together > 1 else {}
 
 
 def hand_on(stage: str, source: Path, folder: Path) -> None:

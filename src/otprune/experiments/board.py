@@ -4,9 +4,10 @@ Every stage of a run writes into a folder of its own: tensorboard/train, tensorb
 """
 
 import math
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -32,6 +33,8 @@ LONGEST_WAIT = 5.0  # seconds; a clock that is set further back is not waited fo
 def board(say: Callable[[str], None]) -> Iterator[Report]:
     """A report that writes for TensorBoard; where that is not installed, it is said once, and nothing is written.
 
+    Where it cannot write, on a disk that is full say, it is said once too: no training ends for the sake of its curves.
+
     >>> from otprune.experiments import stages
     >>> with board(print) as report:
     ...     stages.train([], report)
@@ -42,11 +45,12 @@ def board(say: Callable[[str], None]) -> Iterator[Report]:
         say(f"nothing is written for TensorBoard ({missing}): pip install 'otprune[train]'")
         yield Silent()
         return
-    reporter = _Board()
-    try:
-        yield reporter
-    finally:
-        reporter.close()
+    reporter = _Board(say)
+    with _quiet_writers():
+        try:
+            yield reporter
+        finally:
+            reporter.close()
 
 
 @dataclass
@@ -59,15 +63,42 @@ class _Open:
 
 
 class _Board:
-    def __init__(self) -> None:
+    def __init__(self, say: Callable[[str], None]) -> None:
+        self._say = say
         self._open: dict[tuple[str, str], _Open] = {}
+        self._given_up = False
 
     def moved(self, pipeline: Pipeline, stage: str, run: Run) -> None:
         """Start the clock of the first epoch."""
-        self._opened(pipeline, stage, run, first=run.epoch + 1)
+        with self._as_far_as_possible() as possible:
+            if possible:
+                self._opened(pipeline, stage, run, first=run.epoch + 1)
 
     def epoch_ended(self, pipeline: Pipeline, stage: str, run: Run, epoch: EpochRecord) -> None:
         """Write the epoch's numbers, and γ now and then; all of it is on the disk before a checkpoint can be."""
+        with self._as_far_as_possible() as possible:
+            if possible:
+                self._write(pipeline, stage, run, epoch)
+
+    def pruned(self, pipeline: Pipeline) -> None:
+        """A number by itself is no curve."""
+
+    def close(self) -> None:
+        """Let go of every file."""
+        for found in self._open.values():
+            with suppress(OSError):
+                found.writer.close()
+
+    @contextmanager
+    def _as_far_as_possible(self) -> Iterator[bool]:
+        """Whether to write; what cannot be written is the last that is tried."""
+        try:
+            yield not self._given_up
+        except OSError as problem:
+            self._given_up = True
+            self._say(f"nothing more is written for TensorBoard: {problem.strerror or problem}")
+
+    def _write(self, pipeline: Pipeline, stage: str, run: Run, epoch: EpochRecord) -> None:
         found = self._opened(pipeline, stage, run, first=epoch.epoch)
         for name, value in (_scalars(epoch) | _speed(found, run)).items():
             found.writer.add_scalar(name, value, epoch.epoch)
@@ -78,14 +109,6 @@ class _Board:
         if run.done:
             found.writer.close()
             del self._open[str(pipeline.folder), stage]
-
-    def pruned(self, pipeline: Pipeline) -> None:
-        """A number by itself is no curve."""
-
-    def close(self) -> None:
-        """Let go of every file."""
-        for found in self._open.values():
-            found.writer.close()
 
     def _opened(self, pipeline: Pipeline, stage: str, run: Run, first: int) -> _Open:
         """What was written of the epoch `first` and later, before the run was broken off, is taken back."""
@@ -100,6 +123,22 @@ class _Board:
                 writer.add_text("pruning", _thresholds(pipeline.results), 0)
             self._open[key] = _Open(writer, time.monotonic(), _images(run))
         return self._open[key]
+
+
+@contextmanager
+def _quiet_writers() -> Iterator[None]:
+    """TensorBoard writes in a thread, and what fails there is raised here too: its traceback would be noise."""
+    shown = threading.excepthook
+
+    def show(found: threading.ExceptHookArgs) -> None:
+        if not (issubclass(found.exc_type, OSError) and type(found.thread).__module__.startswith("tensorboard.")):
+            shown(found)
+
+    threading.excepthook = show
+    try:
+        yield
+    finally:
+        threading.excepthook = shown
 
 
 def _wait_to_be_last(place: Path) -> None:

@@ -42,6 +42,6 @@ def short(number: float) -> str:
     ('1.47M', '12')
     """
     unit = 0
-    while number >= 999.5:
+    while number >= 999.5 and unit < len(UNITS) - 1:
         number, unit = number / 1000, unit + 1
     return f"{number:#.3g}".rstrip(".") + UNITS[unit] if unit else f"{number:g}"

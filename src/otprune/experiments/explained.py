@@ -13,7 +13,7 @@ MEANINGS = {
     "image_size": "Width and height that images of a folder are cut to, in pixels; 224 if it is left out.",
     "strict": "Stop at an image that cannot be read, instead of naming it and leaving it out.",
     "training.epochs": "Epochs of training with sparsity.",
-    "training.batch": "Images in a batch.",
+    "training.batch": "Images in a batch; processes that torchrun starts share it.",
     "training.rate": "Learning rate at the start.",
     "training.schedule": "How the rate falls: in steps, or along a cosine to zero at the end.",
     "training.decay_at": "Shares of the training after which the rate is divided by ten, if it falls in steps, "
@@ -26,6 +26,7 @@ MEANINGS = {
     "training.proximal": "Apply the penalty as a soft threshold after each step, instead of by its gradient.",
     "training.augment": "Crop and mirror training images at random.",
     "training.cutout": "Side of a square to blank at a random place of every training image, in pixels.",
+    "training.sync_batch_norm": "Let batch norms of several processes go by the whole batch, not by the share of each.",
     "training.seed": "Seed of the weights, the order of images and their augmentation.",
     "pruning.rule": "ot: optimal thresholds, layer by layer. ns: Network Slimming, one threshold for all.",
     "pruning.delta": "δ of OT: the share of a layer's squared scaling factors that is negligible.",

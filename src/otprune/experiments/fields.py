@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any, Literal, TypeVar, get_args, get_origin
 
 from otprune.errors import TrainingError
+from otprune.jsons import LARGEST
 
 Made = TypeVar("Made")
 Flat = dict[str, Any]
@@ -62,7 +63,7 @@ def checked(cls: type, values: Flat, where: str) -> Flat:
     known = kinds(cls)
     for name in values:
         if name not in known:
-            raise TrainingError(f"{where}: there is no setting {name}; {_advice(name, known)}")
+            raise TrainingError(f"{where}: there is no setting {name:.200}; {_advice(name[:200], known)}")
     return {name: _converted(value, known[name], f"{where}: {name}") for name, value in values.items()}
 
 
@@ -100,7 +101,7 @@ def _advice(name: str, known: Mapping[str, Any]) -> str:
 def _converted(value: Any, kind: Any, what: str) -> Any:
     """The value in the setting's own type: JSON and TOML write 1 for 1.0 and know lists, not tuples."""
     if not _fits(value, kind):
-        raise TrainingError(f"{what} must be {_described(kind)}, not {value!r}")
+        raise TrainingError(f"{what} must be {_described(kind)}, not {value!r:.200}")
     if value is None:
         return None
     kind = _without_none(kind)
@@ -120,6 +121,8 @@ def _fits(value: Any, kind: Any) -> bool:
         return isinstance(value, list | tuple) and all(_fits(item, get_args(kind)[0]) for item in value)
     if isinstance(value, bool) or kind is bool:
         return isinstance(value, bool) and kind is bool
+    if isinstance(value, int) and abs(value) > LARGEST:
+        return False
     return isinstance(value, int | float) if kind is float else isinstance(value, kind)
 
 

@@ -10,6 +10,7 @@ from otprune.errors import TrainingError
 from otprune.experiments.experiment import Experiment
 from otprune.experiments.fields import flat
 from otprune.files import write_atomically
+from otprune.jsons import read_object
 from otprune.training.checkpoint import checkpoints
 
 CONFIGURATION = "config.json"
@@ -17,6 +18,16 @@ SPARSE, PRUNED = "sparse.safetensors", "pruned.safetensors"
 FINETUNED, SCRATCH = "finetuned.safetensors", "scratch.safetensors"
 NUMBERS = re.compile(r"(?<=\[)[\s\d.,eE+-]+(?=\])")
 MADE_BY = {SPARSE: "train", PRUNED: "prune", FINETUNED: "finetune", SCRATCH: "scratch"}
+
+# What helps against a damaged file, where it is not simply made anew.
+WAYS_OUT = {
+    CONFIGURATION: "Put back a copy of it, or delete it and give the command that began the run again, as it was.",
+    "results.json": f"Put back a copy of it, or delete it with {', '.join(MADE_BY)} beside it: the same "
+    "commands make all of them again, from the last checkpoints.",
+    "provenance.json": "Delete it: it only tells what the stages so far ran on.",
+    "record.json": "Delete it: the same command writes it anew.",
+    "export.json": "Delete it, and export again what it told of.",
+}
 
 # Files, and folders of checkpoints: until there is one of these, nothing is settled.
 _LEFT_BY_STAGES = ("train", SPARSE, PRUNED, "finetune", FINETUNED, "scratch", SCRATCH)
@@ -50,13 +61,19 @@ def read_json(path: Path) -> dict[str, Any]:
     ...     read_json(Path(folder, "note.json"))
     {'λ': 0.1}
     """
+    way_out = WAYS_OUT.get(path.name, "Use another folder.")
+    return read_object(path, lambda why: TrainingError(f"{path}: is not what a run writes: {why}. {way_out}"))
+
+
+def found_in(path: Path) -> dict[str, Any] | None:
+    """The same of a file that can be made anew: None where it is missing or damaged.
+
+    >>> found_in(Path("nowhere"))
+    """
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise TrainingError(f"{path}: is not what a run writes: {error}. Use another folder.") from error
-    if not isinstance(content, dict):
-        raise TrainingError(f"{path}: is not what a run writes. Use another folder.")
-    return content
+        return read_json(path) if path.exists() else None
+    except TrainingError:
+        return None
 
 
 def configuration(folder: Path) -> Experiment | None:

@@ -12,6 +12,7 @@ import otprune as ot
 from otprune.errors import TrainingError
 from otprune.experiments import stages
 from otprune.experiments.attribution import attribution
+from otprune.experiments.contents import Record, holding
 from otprune.experiments.experiment import Experiment
 from otprune.experiments.folder import CONFIGURATION, FINETUNED, PRUNED, read_json, write_json
 from otprune.experiments.pipeline import Pipeline
@@ -125,7 +126,7 @@ def _written(folder: Path, experiment: Experiment, restart: Restart, done: Seque
 
 def _found(folder: Path) -> dict[str, Any]:
     path = folder / RECORD
-    return read_json(path) if path.exists() else {}
+    return dict(holding(Record, read_json(path), path)) if path.exists() else {}
 
 
 def _summary(number: int, pipeline: Pipeline, restart: Restart) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 import copy
 import functools
 import weakref
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -14,11 +14,13 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 import otprune as ot
 from otprune.errors import ExampleError, ModelError, TrainingError
+from otprune.experiments.contents import Results, holding
 from otprune.experiments.experiment import Experiment
 from otprune.experiments.feeding import DATA, feeding
-from otprune.experiments.folder import MADE_BY, claim, read_json, write_json
+from otprune.experiments.folder import MADE_BY, claim, found_in, read_json, write_json
 from otprune.models.building import build_model
 from otprune.training import data as datasets
+from otprune.training import distributed
 from otprune.training.data import AnyDataset, Part, Progress, StreamedDataset
 from otprune.training.data.seeds import seeded
 from otprune.training.evaluation import accuracy
@@ -32,7 +34,8 @@ class Pipeline:
     """An experiment in its folder; `source` is its data as opened, `data` what is left of it to train on.
 
     Training begins with a freshly built model, or with the one in the checkpoint `start`. As long as there is a
-    pipeline in a folder, no other process can open one there.
+    pipeline in a folder, no other process can open one there. Of those that train together, each has one, and only
+    the leader's writes.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -54,11 +57,9 @@ class Pipeline:
     def __post_init__(self) -> None:
         self.data, self.held_out = _split(self.source, self.experiment.hold_out)
         self._require_fit()  # first: a folder must not be claimed for what can never run
-        weakref.finalize(self, hold(self.folder))
-        claim(self.folder, self.experiment)
-        self._describe_data()
-        if self.results_file.exists():
-            self.results = read_json(self.results_file)
+        distributed.require_same("settings", self.experiment.to_dict())
+        distributed.led(self._claim)
+        self._read_results()
 
     @property
     def results_file(self) -> Path:
@@ -67,11 +68,26 @@ class Pipeline:
 
     def note(self, **measured: Any) -> None:
         """Add what was measured, and which images could not be read for it, and write it down."""
+        if not distributed.leads():
+            return
         self.results |= measured
         if isinstance(self.source, StreamedDataset) and self.source.unreadable:
             found = {str(path): reason for path, reason in self.source.unreadable.items()}
             self.results["unreadable"] = self.results.get("unreadable", {}) | found
         write_json(self.results_file, self.results)
+
+    def led(self, do: Callable[[], None]) -> None:
+        """Let the leader of several processes do something; then all have its results."""
+        distributed.led(do)
+        if not distributed.leads():
+            self._read_results()
+
+    def gather_unreadable(self) -> None:
+        """Let each of several processes know which images the others could not read; all must ask."""
+        if isinstance(self.source, StreamedDataset) and distributed.current() is not None:
+            own = {str(path): reason for path, reason in self.source.unreadable.items()}
+            found = distributed.gathered(own)
+            self.source.unreadable.update({Path(path): reason for path, reason in found.items()})
 
     def fresh_model(self) -> nn.Module:
         """The model as the seed builds it."""
@@ -117,12 +133,22 @@ class Pipeline:
         """How to feed the models of this experiment."""
         return feeding(self.data, self.source.preparation)
 
+    def _claim(self) -> None:
+        weakref.finalize(self, hold(self.folder))
+        claim(self.folder, self.experiment)
+        self._describe_data()
+
+    def _read_results(self) -> None:
+        if self.results_file.exists():
+            self.results = dict(holding(Results, read_json(self.results_file), self.results_file))
+
     def _describe_data(self) -> None:
         path = self.folder / DATA
-        if not path.exists() or read_json(path) != self.feeding:
+        if found_in(path) != self.feeding:
             write_json(path, self.feeding)
 
     def _require_fit(self) -> None:
+        distributed.share().size(self.experiment.training.batch)
         model, example, name = self.fresh_model(), self.example().cpu(), self.experiment.model
         try:
             ot.cost(model, example)
@@ -190,7 +216,10 @@ def open_pipelines(
     True
     """
     wanted = {_data_asked(experiment): experiment for experiment in experiments.values()}
-    opened = {asked: data_of(experiment, progress) for asked, experiment in wanted.items()}
+    opened = {
+        asked: distributed.leader_first(functools.partial(data_of, experiment, progress))
+        for asked, experiment in wanted.items()
+    }
     return [Pipeline(asked, folder, opened[_data_asked(asked)], device) for folder, asked in experiments.items()]
 
 

@@ -10,10 +10,13 @@ from otprune.experiments.choosing import TARGETS
 from otprune.experiments.experiment import Experiment
 from otprune.experiments.fields import Flat, checked, flat, made
 from otprune.experiments.folder import configuration, is_settled
+from otprune.jsons import require_shallow
+from otprune.reading import text_of
 from otprune.training.data import CIFARS, cifar
 
 HOLD_OUT = 0.1  # where accuracy is to choose and nothing is said about the images to choose on
 FLAGS = "command line"
+MOST_BYTES = 1 << 20  # of a file of settings
 
 
 def resolved(flags: Flat, config: str | None = None, folder: Path | None = None) -> Experiment:
@@ -55,7 +58,7 @@ def recipe(name: str) -> Flat:
     >>> recipe("digits")
     {'training.augment': False}
     """
-    return _parsed((_recipes() / f"{name}.toml").read_bytes(), f"recipe {name}")
+    return _parsed((_recipes() / f"{name}.toml").read_text(encoding="utf-8"), f"recipe {name}")
 
 
 def implied(data: str | None) -> Flat:
@@ -96,7 +99,7 @@ def _configured(config: str | None) -> Flat:
         return {}
     path = Path(config)
     if path.is_file():
-        return _parsed(path.read_bytes(), config)
+        return _configuration(path)
     if config in recipes():
         return recipe(config)
     near = difflib.get_close_matches(config, recipes(), n=1)
@@ -104,11 +107,20 @@ def _configured(config: str | None) -> Flat:
     raise TrainingError(f"{config} is neither a file nor one of the recipes {', '.join(recipes())}{hint}")
 
 
-def _parsed(content: bytes, where: str) -> Flat:
+def _configuration(path: Path) -> Flat:
     try:
-        tables = tomllib.loads(content.decode())
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise TrainingError(f"{where}: is not TOML: {error}") from error
+        text = text_of(path, MOST_BYTES)
+    except ValueError as error:
+        raise TrainingError(f"{path}: is not TOML: {error}. Write settings as in docs/recipes.md.") from error
+    return _parsed(text, str(path))
+
+
+def _parsed(text: str, where: str) -> Flat:
+    try:
+        tables = tomllib.loads(text)
+        require_shallow(tables)
+    except (ValueError, RecursionError) as error:
+        raise TrainingError(f"{where}: is not TOML: {error}. Write settings as in docs/recipes.md.") from error
     return checked(Experiment, flat(tables), where)
 
 

@@ -19,7 +19,7 @@ from otprune.deploy import stopwatch
 from otprune.errors import OtpruneError
 from otprune.experiments import attribution
 from otprune.experiments.choosing import Chosen, choose
-from otprune.experiments.folder import FINETUNED, PRUNED, SCRATCH, SPARSE, read_json, write_json
+from otprune.experiments.folder import FINETUNED, PRUNED, SCRATCH, SPARSE, found_in, write_json
 from otprune.experiments.meeting_latency import Clock
 from otprune.experiments.pipeline import Pipeline
 from otprune.experiments.remarks import remarks
@@ -27,6 +27,7 @@ from otprune.experiments.reporting import Report, Silent
 from otprune.models.init import initialize
 from otprune.plan import PruningPlan
 from otprune.surgery import apply, plans_of
+from otprune.training import distributed
 from otprune.training.batch_loss import Teacher
 from otprune.training.data.seeds import seeded
 from otprune.training.failures import SetAside
@@ -92,13 +93,7 @@ def scratch(
 
 def prune(pipeline: Pipeline, report: Report | None = None) -> None:
     """Prune and re-estimate the batch-norm statistics; writes plan.json and pruned.safetensors."""
-    if (pipeline.folder / PRUNED).exists():
-        return
-    model = pipeline.load(SPARSE)
-    with _timed([pipeline], "prune"):
-        chosen = _chosen(pipeline, model)
-    prune_by(chosen.plan, pipeline, model, chosen.steps, chosen.latency)
-    (report or Silent()).pruned(pipeline)
+    pipeline.led(lambda: _prune(pipeline, report or Silent()))
 
 
 def prune_by(
@@ -144,13 +139,13 @@ def record(pipeline: Pipeline) -> dict[str, Any]:
     """
     path = pipeline.folder / "record.json"
     experiment = pipeline.experiment.to_dict()
-    if path.exists():
-        written = read_json(path)
-        if (written.get("experiment"), written.get("results")) == (experiment, pipeline.results):
-            return written
+    written = found_in(path)
+    if written and (written.get("experiment"), written.get("results")) == (experiment, pipeline.results):
+        return written
     measured = {"experiment": experiment, "data": pipeline.feeding, "results": pipeline.results}
     content = {**measured, **attribution.attributed(pipeline.folder, pipeline.device)}
-    write_json(path, content)
+    if distributed.leads():
+        write_json(path, content)
     return content
 
 
@@ -162,6 +157,16 @@ def totals(cost: Cost) -> dict[str, int]:
     {'parameters': 8, 'macs': 6, 'flops': 10}
     """
     return {"parameters": cost.parameters, "macs": cost.macs, "flops": cost.flops}
+
+
+def _prune(pipeline: Pipeline, report: Report) -> None:
+    if (pipeline.folder / PRUNED).exists():
+        return
+    model = pipeline.load(SPARSE)
+    with _timed([pipeline], "prune"):
+        chosen = _chosen(pipeline, model)
+    prune_by(chosen.plan, pipeline, model, chosen.steps, chosen.latency)
+    report.pruned(pipeline)
 
 
 @dataclass(frozen=True)
@@ -202,7 +207,8 @@ _FROM_SCRATCH = _Stage("scratch", _scratch_run, SCRATCH, "scratch", "scratch")
 def _train_all(
     stage: _Stage, pipelines: Sequence[Pipeline], report: Report | None, save_every: float, together: int
 ) -> None:
-    waiting = [pipeline for pipeline in pipelines if not (pipeline.folder / stage.file).exists()]
+    done = distributed.led(lambda: [(pipeline.folder / stage.file).exists() for pipeline in pipelines])
+    waiting = [pipeline for pipeline, is_done in zip(pipelines, done, strict=True) if not is_done]
     aside, train_some = SetAside(waiting), partial(_train_side_by_side, stage, report or Silent(), save_every)
     for start in range(0, len(waiting), together):
         aside.at_once(train_some, waiting[start : start + together])
@@ -248,14 +254,19 @@ def _trained(
 
 
 def _finish(stage: _Stage, pipeline: Pipeline, finished: Run) -> None:
-    epochs = [asdict(epoch) for epoch in finished.history]
-    pipeline.note(**pipeline.accuracies(stage.accuracy, finished.model), **{stage.epochs: epochs})
-    ot.save(finished.model, pipeline.folder / stage.file)
+    def finish() -> None:
+        epochs = [asdict(epoch) for epoch in finished.history]
+        pipeline.note(**pipeline.accuracies(stage.accuracy, finished.model), **{stage.epochs: epochs})
+        ot.save(finished.model, pipeline.folder / stage.file)
+
+    pipeline.gather_unreadable()
+    pipeline.led(finish)
 
 
 def _measure(stage: _Stage, pipeline: Pipeline, run: Run, epoch: EpochRecord) -> None:
     if stage is _FINETUNING and epoch.epoch in pipeline.experiment.finetuning.report_after:
-        pipeline.note(**pipeline.accuracies(f"{stage.accuracy}_{epoch.epoch}", run.model))
+        name = f"{stage.accuracy}_{epoch.epoch}"
+        pipeline.led(lambda: pipeline.note(**pipeline.accuracies(name, run.model)))
 
 
 def _chosen(pipeline: Pipeline, model: nn.Module) -> Chosen:

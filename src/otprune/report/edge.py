@@ -1,14 +1,15 @@
 """Latency at the edge: how long the pruned VGG-14 networks of the records take for one image, and how good they are."""
 
-import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from otprune.errors import DeployError
 from otprune.experiments import paper
 from otprune.experiments.reproduce.needed import baseline
 from otprune.experiments.reproduce.records import Records
+from otprune.jsons import read_object
 from otprune.report.goals import STAGES
 from otprune.report.markdown import markdown_table, measured_with
 from otprune.report.style import BASELINE, OT, Sketch, figure, legend
@@ -114,8 +115,9 @@ def _draw(found: list[Timed], full: float, unpruned: float) -> "Figure":
 
 def _benchmark(records: Records) -> dict[str, Any]:
     path = records.folder / FILE
-    content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
-    return content
+    if not path.exists():
+        return {}
+    return read_object(path, lambda why: DeployError(f"{path}: is no record of latencies: {why}. Measure it again."))
 
 
 def _timed(name: str, measured: Mapping[str, Any], results: Mapping[str, Any]) -> Timed:

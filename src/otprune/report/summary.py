@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from otprune.experiments import cells
+from otprune.experiments.contents import Record, holding
+from otprune.experiments.experiment import Experiment
 from otprune.experiments.folder import read_json, write_json
 from otprune.files import write_atomically
 from otprune.report.markdown import markdown_table
@@ -37,7 +39,7 @@ def summarize(folder: Path) -> dict[str, Any]:
     {'runs': [], 'over_seeds': []}
     ['summary.json', 'summary.md']
     """
-    found = summary({path.parent.name: read_json(path) for path in folder.glob("*/record.json")})
+    found = summary({path.parent.name: _record(path) for path in folder.glob("*/record.json")})
     write_json(folder / JSON, found)
     write_atomically(folder / MARKDOWN, _page(found).encode())
     return found
@@ -54,7 +56,7 @@ def summary(records: Mapping[str, Row]) -> dict[str, Any]:
     >>> summary({"a": record(0, 0.5), "b": record(1, 1.0)})["over_seeds"][0]["accuracy"]
     {'sparse': {'mean': 0.75, 'std': 0.25}}
     """
-    runs = sorted((_run(name, record) for name, record in records.items()), key=_by_lam_and_seed)
+    runs = sorted((_run(name, record) for name, record in records.items()), key=_by_settings)
     groups: dict[str, list[Row]] = {}
     for run in runs:
         groups.setdefault(_but_seed(records[run["run"]]), []).append(run)
@@ -69,20 +71,33 @@ def over_seeds(found: Row) -> Shown | None:
     groups = found["over_seeds"]
     if all(len(group["seeds"]) < 2 for group in groups):
         return None
-    return _shown(groups, {"λ": cells.lam, "seeds": lambda group: str(len(group["seeds"]))}, _mean, _mean_gain)
+    several = len({group["model"] for group in groups}) > 1
+    network: Names = {"network": itemgetter("model")} if several else {}
+    seeds: Names = {"λ": cells.lam, "seeds": lambda group: str(len(group["seeds"]))}
+    return _shown(groups, {**network, **seeds}, _mean, _mean_gain)
+
+
+def _record(path: Path) -> Row:
+    found = holding(Record, read_json(path), path)
+    experiment = Experiment.from_dict(found.get("experiment", {}), str(path))
+    return {"experiment": experiment.to_dict(), "results": found.get("results", {})}
 
 
 def _run(name: str, record: Row) -> dict[str, Any]:
     training, results = record["experiment"]["training"], record["results"]
-    row = {"run": name, **{setting: training[setting] for setting in ("lam", "target_flops", "seed")}}
+    row = {
+        "run": name,
+        "model": record["experiment"].get("model"),
+        **{setting: training[setting] for setting in ("lam", "target_flops", "seed")},
+    }
     row["accuracy"] = {key.removeprefix(PREFIX): value for key, value in results.items() if key.startswith(PREFIX)}
-    if "cost_after" in results:
+    if {"cost_before", "cost_after"} <= results.keys():
         row |= {kind: {when: results[f"cost_{when}"][kind] for when in ("before", "after")} for kind in cells.COSTS}
     return row
 
 
-def _by_lam_and_seed(run: Row) -> tuple[Any, ...]:
-    return run["lam"], run["seed"], run["run"]
+def _by_settings(run: Row) -> tuple[Any, ...]:
+    return run["model"] or "", run["lam"], run["seed"], run["run"]
 
 
 def _but_seed(record: Row) -> str:
@@ -91,7 +106,7 @@ def _but_seed(record: Row) -> str:
 
 
 def _over_seeds(runs: Sequence[Row]) -> dict[str, Any]:
-    row = {name: runs[0][name] for name in ("lam", "target_flops")} | {"seeds": [run["seed"] for run in runs]}
+    row = {name: runs[0][name] for name in ("model", "lam", "target_flops")} | {"seeds": [run["seed"] for run in runs]}
     measured = [stage for stage in runs[0]["accuracy"] if all(stage in run["accuracy"] for run in runs)]
     row["accuracy"] = {stage: _spread([run["accuracy"][stage] for run in runs]) for stage in measured}
     for kind in cells.COSTS:

@@ -10,6 +10,8 @@ import torch
 class Chance:
     """The random numbers of a device. A captured step finds them through the device's own generator.
 
+    Of a step that is to be captured on a GPU, it is found out first whether it draws any.
+
     >>> chance = Chance(torch.device("cpu"))
     >>> with chance.seeded(1):
     ...     first = torch.rand(1)
@@ -18,9 +20,10 @@ class Chance:
     True
     """
 
-    def __init__(self, device: torch.device) -> None:
+    def __init__(self, device: torch.device, captured: bool = True) -> None:
         self._device = device
-        self._asked_for = device.type == "cpu"  # on a GPU, until it is known that nothing is drawn, nothing is
+        # Captured on a GPU, until it is known that something is drawn, nothing is.
+        self._asked_for = device.type == "cpu" or not captured
 
     @contextmanager
     def seeded(self, seed: int | None) -> Iterator[None]:

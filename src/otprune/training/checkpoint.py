@@ -7,16 +7,22 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import safetensors.torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from otprune.errors import CheckpointError
 from otprune.files import write_atomically
+from otprune.jsons import parsed
+from otprune.kinds import require_kind
+from otprune.sealing import damage, sealed
 
 KEPT_CHECKPOINTS = 2
 
 log = logging.getLogger(__name__)
+
+
+class _Damaged(Exception):
+    """A file is not as it was written."""
 
 
 @dataclass(frozen=True)
@@ -39,17 +45,25 @@ class Checkpoint:
     def write(self) -> None:
         """Write it, and let go of all but the last two in its folder."""
         metadata = {"training": json.dumps(self.settings), "state": json.dumps(self.state)}
-        contiguous = {name: tensor.contiguous() for name, tensor in self.tensors.items()}
         folder = self.path.parent
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            write_atomically(self.path, safetensors.torch.save(contiguous, metadata))
+            write_atomically(self.path, sealed(self.tensors, metadata))
         except OSError as error:
             raise CheckpointError(
                 f"{self.path}: cannot be written: {error.strerror}. {last_good(folder)} "
                 f"Make room, then give the same command again to go on from there."
             ) from error
         _let_go(folder)
+
+    def require_state(self, kind: Any) -> None:
+        """Refuse a state that is not of a kind."""
+        try:
+            require_kind(self.state, kind, "its state")
+        except ValueError as error:
+            raise CheckpointError(
+                f"{self.path}: is no checkpoint of this training: {error}. Use another folder."
+            ) from error
 
     def require_same(self, settings: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> None:
         """Refuse to go on with other settings or another model."""
@@ -96,7 +110,7 @@ def newest(folder: Path) -> Checkpoint | None:
         path = found.pop()
         try:
             return _read(path)
-        except SafetensorError as error:
+        except (SafetensorError, _Damaged) as error:
             before = found[-1] if found else "the start"
             log.warning("%s is damaged (%s) and set aside: going on from %s", path, error, before)
             path.rename(path.with_suffix(".damaged"))
@@ -113,18 +127,40 @@ def last_good(folder: Path | None) -> str:
     return f"The last good checkpoint is {left[-1]}." if left else "No checkpoint was written before."
 
 
+def remove_begun(folder: Path) -> None:
+    """Remove the beginnings of checkpoints that kills left; nobody may be writing there now.
+
+    >>> remove_begun(Path("nowhere"))
+    """
+    for begun in folder.glob(".at-*"):
+        begun.unlink(missing_ok=True)
+
+
 def _let_go(folder: Path) -> None:
-    """Remove all but the last checkpoints, and the beginnings of some that a kill left."""
-    for old in (*checkpoints(folder)[:-KEPT_CHECKPOINTS], *folder.glob(".at-*")):
+    """Remove all but the last checkpoints, and what was only begun."""
+    for old in checkpoints(folder)[:-KEPT_CHECKPOINTS]:
         old.unlink(missing_ok=True)
+    remove_begun(folder)
 
 
 def _read(path: Path) -> Checkpoint:
     with safe_open(path, "pt") as file:
         tensors, metadata = {name: file.get_tensor(name) for name in file.keys()}, file.metadata() or {}  # noqa: SIM118
+    if (found := damage(tensors, metadata)) is not None:
+        raise _Damaged(found)
     if not {"training", "state"} <= metadata.keys():
         raise CheckpointError(f"{path}: is no checkpoint of a training. Use another folder.")
-    return Checkpoint(path, tensors, json.loads(metadata["training"]), json.loads(metadata["state"]))
+    return Checkpoint(path, tensors, _parsed(metadata, "training"), _parsed(metadata, "state"))
+
+
+def _parsed(metadata: Mapping[str, str], key: str) -> dict[str, Any]:
+    try:
+        content = parsed(metadata[key])
+    except ValueError as error:
+        raise _Damaged(f"its {key} cannot be read: {error}") from error
+    if not isinstance(content, dict):
+        raise _Damaged(f"its {key} cannot be read: it is no object of JSON")
+    return content
 
 
 def _kind(tensor: Tensor | None) -> str:

@@ -1,9 +1,10 @@
-"""Several runs of which some fail: those are set aside, and the others go on."""
+"""Several runs of which some fail: those are set aside, and the others go on, unless processes train them together."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, Generic, TypeVar
 
 from otprune.errors import OtpruneError
+from otprune.training import distributed
 
 Member = TypeVar("Member")
 
@@ -61,7 +62,7 @@ class SetAside(Generic[Member]):
             try:
                 do(member)
             except OtpruneError as error:
-                self.errors.append((member, error))
+                self._set_aside([(member, error)])
 
     def at_once(self, do: Callable[[list[Member]], object], among: Sequence[Member] | None = None) -> None:
         """Do something with all of those that have not failed, which says by `RunsFailed` who failed at it."""
@@ -69,11 +70,16 @@ class SetAside(Generic[Member]):
         try:
             do(others)
         except RunsFailed as failed:
-            self.errors += failed.errors
+            self._set_aside(failed.errors)
         except OtpruneError as error:
             if len(others) != 1:
                 raise
-            self.errors.append((others[0], error))
+            self._set_aside([(others[0], error)])
+
+    def _set_aside(self, errors: Sequence[tuple[Member, OtpruneError]]) -> None:
+        self.errors += errors
+        if distributed.current() is not None:
+            self.end()  # it may have gone wrong in this process alone, and the others would wait for it
 
     def end(self) -> None:
         """Raise what has gone wrong: for a single member its error itself."""

@@ -13,6 +13,7 @@ from otprune.training.cutout import cut_out
 from otprune.training.data import AnyDataset, Dataset, StreamedDataset
 from otprune.training.data.pixels import normalized
 from otprune.training.data.seeds import generator
+from otprune.training.data.share import WHOLE, Share
 
 if TYPE_CHECKING:
     from otprune.training.run import Training
@@ -38,8 +39,8 @@ class Feed(Protocol):
         """The images of an epoch whose first `done` steps are behind; they follow from the seed and the epoch alone."""
 
 
-def feed(data: AnyDataset, training: "Training", device: torch.device) -> Feed:
-    """The images that a training takes from its data.
+def feed(data: AnyDataset, training: "Training", device: torch.device, share: Share = WHOLE) -> Feed:
+    """The images that a training takes from its data: of every batch, a share.
 
     >>> from otprune.training.data import Images
     >>> from otprune.training.run import Training
@@ -53,7 +54,7 @@ def feed(data: AnyDataset, training: "Training", device: torch.device) -> Feed:
             f"a {type(data).__name__} is not data to train on: wrap it with StreamedDataset.of(train, test, classes)"
         )
     _require_room_for_cutout(data, training)
-    return _InMemory(data, training, device) if isinstance(data, Dataset) else _Streamed(data, training)
+    return _InMemory(data, training, device, share) if isinstance(data, Dataset) else _Streamed(data, training, share)
 
 
 def calibration(data: AnyDataset, training: "Training", images: int) -> Iterator[Tensor]:
@@ -96,9 +97,9 @@ def epoch_images(
 class _InMemory:
     """Each epoch is one chunk, made on the device."""
 
-    def __init__(self, data: Dataset, training: "Training", device: torch.device) -> None:
+    def __init__(self, data: Dataset, training: "Training", device: torch.device, share: Share) -> None:
         self.pixels, self.labels = data.train.pixels.to(device), data.train.labels.to(device)
-        self.mean, self.training = data.mean, training
+        self.mean, self.training, self.share = data.mean, training, share
         self.steps = len(data.train) // training.batch  # what does not fill a batch waits for the next epoch
         if self.steps == 0:
             raise TrainingError(
@@ -106,21 +107,23 @@ class _InMemory:
             )
 
     def chunks(self, epoch: int, done: int) -> Iterator[Chunk]:
-        yield Chunk(*epoch_images(self.pixels, self.labels, self.mean, self.training, epoch), done)
+        images = epoch_images(self.pixels, self.labels, self.mean, self.training, epoch)
+        pixels, labels = (self.share.of_batches(tensor, self.training.batch) for tensor in images)
+        yield Chunk(pixels, labels, done)
 
 
 class _Streamed:
     """Each batch is a chunk, read by other processes."""
 
-    def __init__(self, data: StreamedDataset, training: "Training") -> None:
-        self.batches = data.batches(training.batch, training.seed, training.augment)
-        self.mean, self.training = data.mean, training
+    def __init__(self, data: StreamedDataset, training: "Training", share: Share = WHOLE) -> None:
+        self.batches = data.batches(training.batch, training.seed, training.augment, share)
+        self.mean, self.training, self.share = data.mean, training, share
         self.steps = len(self.batches)
 
     def chunks(self, epoch: int, done: int) -> Iterator[Chunk]:
         for step, (pixels, labels) in enumerate(self.batches.epoch(epoch, skip=done), start=done):
             if self.training.cutout:
-                cut_out(pixels, self.training.cutout, self.mean, self.training.seed, epoch, step)
+                cut_out(pixels, self.training.cutout, self.mean, self.training.seed, epoch, step, self.share)
             yield Chunk(pixels, labels, 0)
 
 

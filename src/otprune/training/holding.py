@@ -13,6 +13,7 @@ from pathlib import Path
 
 from otprune.errors import TrainingError
 from otprune.files import remove_leftovers
+from otprune.training.checkpoint import remove_begun
 
 LOCK = ".lock"
 
@@ -33,7 +34,8 @@ if hasattr(os, "register_at_fork"):
 def hold(folder: Path) -> Callable[[], None]:
     """Keep other processes out of a folder, which is made where there is none; what is returned lets them in again.
 
-    What a process that is no more was writing there when it ended is removed.
+    What a process that is no more was writing there when it ended is removed, and checkpoints that it had begun in the
+    folders of trainings inside.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -49,6 +51,9 @@ def hold(folder: Path) -> Callable[[], None]:
         _all_held[place] = _Held(_locked(folder))
         if _all_held[place].file is not None:
             remove_leftovers(folder)
+            for inside in folder.iterdir():
+                if not (inside / LOCK).exists():  # else it is somebody else's to hold
+                    remove_begun(inside)
     held = _all_held[place]
     held.holders += 1
     return partial(_let_go, place, held)

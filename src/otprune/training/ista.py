@@ -11,8 +11,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from otprune.errors import TrainingError
+from otprune.errors import CheckpointError, TrainingError
 from otprune.ista import layer_penalties, untied
+from otprune.training import distributed
 from otprune.training.batch_loss import Teacher
 from otprune.training.data import AnyDataset
 from otprune.training.run import EpochRecord, Run, Training
@@ -80,6 +81,8 @@ class IstaRun(Run):
     def __init__(self, model: nn.Module, data: AnyDataset, training: Training, folder: Path | None = None) -> None:
         if training.momentum:
             raise TrainingError(f"ISTA is plain SGD with a soft threshold: set momentum to 0, not {training.momentum}")
+        if distributed.current() is not None:
+            raise TrainingError("ISTA trains in one process: start it without torchrun")
         super().__init__(model, data, training, folder)
 
     def begin_epoch(self) -> None:
@@ -105,7 +108,12 @@ class IstaRun(Run):
 
     def _take_up(self, state: Mapping[str, Any]) -> None:
         super()._take_up(state)
-        self.step.weights = state["layer_penalties"]
+        found = state.get("layer_penalties", {})
+        if found.keys() != self.step.weights.keys():
+            raise CheckpointError(
+                f"{self.folder}: has penalties of other layers. Use another folder, or the same model."
+            )
+        self.step.weights = found
 
     @torch.no_grad()
     def _leave_no_layer_empty(self) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 import torch
 
 from otprune.errors import TrainingError
+from otprune.training import distributed
 from otprune.training.failures import SetAside
 from otprune.training.holding import holding, is_held
 from otprune.training.run import EpochRecord, Run
@@ -15,6 +16,8 @@ from otprune.training.stopping import Interrupted, stop_requests
 
 SAVE_EVERY_SECONDS = 60.0
 TELL_EVERY_SECONDS = 1.0
+
+GO_ON, SAVE, STOP = range(3)
 
 Report = Callable[[Run, EpochRecord], None]
 Moved = Callable[[Run], None]
@@ -52,7 +55,9 @@ def train_together(
     A run that fails is set aside, and the others go to their end. Then its error is raised: as it is where there is one
     run, and with those of the others in `RunsFailed` where there are several.
 
-    No other process can train in the same folders at the same time.
+    No other process can train in the same folders at the same time. Those of a group train together: they stop at the
+    same step, whichever of them was asked to, and all wait while their leader saves. A run that fails ends all of
+    theirs.
 
     `report` is told what each epoch came to. `moved` is told of each run inside its epochs, at most once a second.
     """
@@ -74,13 +79,15 @@ def train_together(
                 if moved is not None and telling.over():
                     aside.each(moved, unfinished)
                     telling.begin()
-                if stop.requested or saving.over():
+                asked = distributed.most(STOP if stop.requested else SAVE if saving.over() else GO_ON)
+                if asked >= SAVE:
                     aside.each(Run.save, waiting)
                     saving.begin()
-                if stop.requested and aside.others(waiting):
+                if asked == STOP and aside.others(waiting):
                     raise Interrupted(_how_to_go_on(aside.others(waiting)))
             aside.each(end_epoch, waiting)
-        if stop.requested and aside.others():  # after the last step: what follows the training is not to begin
+        # After the last step: what follows the training is not to begin.
+        if distributed.most(STOP if stop.requested else GO_ON) == STOP and aside.others():
             raise Interrupted(_how_to_go_on(aside.others()))
     aside.end()
 
@@ -107,6 +114,7 @@ def chosen_device(name: str) -> torch.device:
     """
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
+    name = _of_this_process(name)
     if not re.fullmatch(r"cpu|cuda(:\d+)?", name):
         raise TrainingError(f"there is no device named {name!r}; choose cpu, cuda or auto")
     device = torch.device(name)
@@ -117,8 +125,24 @@ def chosen_device(name: str) -> torch.device:
     return device
 
 
+def _of_this_process(name: str) -> str:
+    """Of several processes that train together, each has a GPU of its own."""
+    group, count = distributed.current(), torch.cuda.device_count()
+    if group is None or not name.startswith("cuda") or count == 0:
+        return name
+    if name != "cuda" or group.local_rank >= count:
+        raise TrainingError(
+            f"several processes train together, each on a GPU of its own: give --device cuda, not {name}, and start at "
+            f"most {count} on this machine, with torchrun --nproc-per-node {count}"
+        )
+    torch.cuda.set_device(group.local_rank)
+    return f"cuda:{group.local_rank}"
+
+
 def _folders_of_their_own(runs: Sequence[Run]) -> list[Path]:
-    """The folders of runs, but for those inside a folder that is held as a whole."""
+    """The folders of runs, but for those inside a folder that is held as a whole; of a group, only the leader holds."""
+    if not distributed.leads():
+        return []
     folders = [run.folder for run in runs if run.folder is not None and not run.done]
     return [folder for folder in folders if not is_held(folder.parent)]
 

@@ -5,18 +5,20 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal, NotRequired, TypedDict, get_args
 
 import torch
 from torch import Tensor, nn
 
 from otprune.errors import TrainingError
 from otprune.tensors import named_tensors
+from otprune.training import distributed
 from otprune.training.batch_loss import Teacher
 from otprune.training.checkpoint import Checkpoint, at, last_good, newest
 from otprune.training.data import AnyDataset
 from otprune.training.data.seeds import derived_seed
 from otprune.training.feed import Chunk, feed
+from otprune.training.group_step import GroupStep
 from otprune.training.schedule import Cosine, Schedule, Steps
 from otprune.training.sgd import Optimization
 from otprune.training.steering import Steering, flops_share, steered, steering_of
@@ -32,6 +34,9 @@ class Training:
 
     The rate falls in steps, after the shares of the epochs that are `decay_at`, or along a cosine, to zero at the end.
     `cutout` is the side of a square that is blanked in every training image.
+
+    `batch` is what all processes of a group have together. With `sync_batch_norm` their batch norms go by all of it;
+    otherwise each goes by its own share, and the running statistics are the leader's.
 
     With `target_flops`, a share of the original FLOPs, λ steers itself so that OT keeps that much, starting from `lam`.
 
@@ -52,6 +57,7 @@ class Training:
     proximal: bool = False
     augment: bool = True
     cutout: int = 0
+    sync_batch_norm: bool = False
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -127,7 +133,8 @@ class Run:
     ) -> None:
         self.model, self.training, self.folder = model, training, folder
         self.device = next(model.parameters()).device
-        self.feed, self.images = feed(data, training, self.device), len(data.train)
+        self.share = distributed.share()
+        self.feed, self.images = feed(data, training, self.device, self.share), len(data.train)
         self.schedule = training.rates()
         self._example = torch.zeros(1, *data.image_shape).to(next(model.parameters()))
         self.step = self._made_step(data, teacher)
@@ -177,8 +184,8 @@ class Run:
         if self._loaded == 0:
             chunk = next(self._chunks)
             self.step.load(*chunk)
-            self._loaded = len(chunk.labels) // self.training.batch - chunk.done
-        self.step(derived_seed(self.training.seed, self.epoch, self.position))
+            self._loaded = len(chunk.labels) // self.share.size(self.training.batch) - chunk.done
+        self.step(self._step_seed)
         self.position += 1
         self._loaded -= 1
 
@@ -198,6 +205,9 @@ class Run:
 
     def save(self) -> None:
         """Write a checkpoint, whole or not at all, and let go of all but the last two; refuse what is not finite."""
+        distributed.led(self._save)
+
+    def _save(self) -> None:
         sums, tensors = self._under_way(), dict(self._tensors())
         self._require_finite(sums, tensors)
         if self.folder is not None:
@@ -208,8 +218,18 @@ class Run:
     def _rate(self) -> float:
         return self.schedule(self.epoch, self.training.epochs)
 
+    @property
+    def _step_seed(self) -> int:
+        """Processes of a group do not draw alike, but for the leader, which draws as if it were alone."""
+        others = (self.share.number,) if self.share.number else ()
+        return derived_seed(self.training.seed, self.epoch, self.position, *others)
+
     def _made_step(self, data: AnyDataset, teacher: Teacher | None) -> Step:
-        return Step(self.model, data.mean, data.std, self.training.batch, self._optimization, teacher)
+        given = (self.model, data.mean, data.std, self.training.batch, self._optimization, teacher)
+        group = distributed.current()
+        if group is None:
+            return Step(*given)
+        return GroupStep(*given, group=group, synchronized=self.training.sync_batch_norm)
 
     @property
     def _optimization(self) -> Optimization:
@@ -225,12 +245,12 @@ class Run:
         return EpochRecord(self.epoch + 1, self._rate, self.lam, sums.loss / seen, sums.hits / seen)
 
     def _steer(self, steering: Steering) -> None:
-        """Measure what OT would keep, where it is time to, and set the next epoch's λ."""
+        """Measure what OT would keep, where it is time to, and set the next epoch's λ: the leader's for all."""
         last = self.history[-1]
         if steering.measured_after(last.epoch):
-            share = flops_share(self.model, self._example, steering.chatter(last))
+            share = distributed.led(lambda: flops_share(self.model, self._example, steering.chatter(last)))
             self.history[-1] = replace(last, flops=share)
-        self.lam = steered(self.history, steering)
+        self.lam = distributed.led(lambda: steered(self.history, steering))
 
     def _require_finite(self, sums: EpochSums | None, tensors: Mapping[str, Tensor] | None = None) -> None:
         """Stop at a loss that left the numbers, and at weights that did so in a step whose loss had not yet."""
@@ -273,8 +293,9 @@ class Run:
         self._sums = None if state["sums"] is None else EpochSums(**state["sums"])
 
     def _resume(self, folder: Path) -> None:
-        """Go on from the newest checkpoint that can be read."""
-        found = newest(folder)
+        """Go on from the newest checkpoint that can be read, the same in all processes."""
+        found = distributed.leader_first(lambda: newest(folder))
+        distributed.require_same("newest checkpoint", None if found is None else found.path.name)
         if found is None:
             return
         found = replace(found, settings=_as_json(Training()) | found.settings)  # older ones lack newer settings
@@ -283,7 +304,17 @@ class Run:
         with torch.no_grad():
             for name, tensor in own.items():
                 tensor.copy_(found.tensors[name])
+        found.require_state(_State)
         self._take_up(found.state)
+
+
+class _State(TypedDict):
+    """What a checkpoint has besides tensors and settings; some trainings have penalties by layer too."""
+
+    history: list[EpochRecord]
+    lam: float
+    sums: EpochSums | None
+    layer_penalties: NotRequired[dict[str, float]]
 
 
 def _as_json(training: Training) -> dict[str, Any]:

@@ -21,6 +21,7 @@ from otprune.tensors import named_tensors
 from otprune.training.batch_loss import Loaded, Teacher, batch_loss
 from otprune.training.chance import Chance
 from otprune.training.compiling import compiled
+from otprune.training.deterministic_layers import refusals_by_layer, train_in_order
 from otprune.training.sgd import LARGE, Optimization, Trained, sgd_in_one_pass, sgd_one_by_one, sgd_together
 from otprune.training.silent_biases import silent_biases
 from otprune.training.working_copy import working_copy
@@ -66,6 +67,8 @@ class Step:
         self._seen: list[nn.Parameter] = self.parameters
         if self._on_gpu:
             self._worker, self._seen = working_copy(model, self.parameters)
+            if torch.are_deterministic_algorithms_enabled():
+                train_in_order(self._worker)
         self._gammas = {id(m.weight) for m in model.modules() if isinstance(m, _BatchNorm) and m.affine}
         self._silent: list[tuple[Tensor, Tensor]] = []
         self.rate, self.lam = first.new_zeros(()), first.new_zeros(())
@@ -153,13 +156,20 @@ class Step:
     def _train(self) -> None:
         loaded = Loaded(self._pixels, self._labels, self._scale, self._shift)
         batch = (loaded, self._position, self._offsets)
-        loss, hits = self._runner(batch_loss)(self._worker, batch, self.optimization.label_smoothing, self.teacher)
         trained = self._trained()
-        gradients = torch.autograd.grad(loss, [self._seen[index] for index in trained])
-        self._update(trained, list(gradients))
+        with refusals_by_layer(self._worker, self._pixels):
+            loss, hits = self._runner(batch_loss)(self._worker, batch, self.optimization.label_smoothing, self.teacher)
+            gradients = self._gradients(loss, [self._seen[index] for index in trained])
+        self._update(trained, gradients)
         with torch.no_grad():
             counts = (self._position, self._steps)
-            self._runner(_note)(self._sums, self._failed, counts, loss.detach(), hits, self.batch)
+            self._runner(_note)(self._sums, self._failed, counts, *self._outcome(loss.detach(), hits), self.batch)
+
+    def _gradients(self, loss: Tensor, parameters: list[nn.Parameter]) -> list[Tensor]:
+        return list(torch.autograd.grad(loss, parameters))
+
+    def _outcome(self, loss: Tensor, hits: Tensor) -> tuple[Tensor, Tensor]:
+        return loss, hits
 
     @torch.no_grad()
     def _update(self, trained: list[int], gradients: list[Tensor]) -> None:

@@ -19,7 +19,7 @@ def working_copy(model: nn.Module, parameters: Sequence[nn.Parameter]) -> tuple[
     >>> weight.dtype, gamma is net[1].weight
     (torch.bfloat16, True)
     """
-    memo: dict[int, Any] = {id(tensor): tensor for tensor in named_tensors(model).values()}
+    memo = _shared(model)
     norms = {id(p) for m in model.modules() if isinstance(m, _BatchNorm) for p in m.parameters()}
     for parameter in model.parameters():
         if id(parameter) not in norms:
@@ -29,6 +29,22 @@ def working_copy(model: nn.Module, parameters: Sequence[nn.Parameter]) -> tuple[
         if isinstance(module, _BatchNorm) and module.momentum is not None:
             module.num_batches_tracked = None  # a kernel for each layer and step, and only read without momentum
     return worker, [memo[id(parameter)] for parameter in parameters]
+
+
+def shared_copy(model: nn.Module) -> nn.Module:
+    """A copy whose layers can be replaced: parameters and buffers are the model's own.
+
+    >>> net = nn.Sequential(nn.Conv2d(3, 8, 3))
+    >>> shared_copy(net)[0].weight is net[0].weight
+    True
+    """
+    worker: nn.Module = copy.deepcopy(model, _shared(model))
+    return worker
+
+
+def _shared(model: nn.Module) -> dict[int, Any]:
+    """What a copy is not to copy."""
+    return {id(tensor): tensor for tensor in named_tensors(model).values()}
 
 
 def _half(parameter: nn.Parameter) -> nn.Parameter:

@@ -1,6 +1,5 @@
 """The records under results/, in the shape of today, whatever the shape they were written in."""
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -8,10 +7,14 @@ from pathlib import Path
 from typing import Any
 
 from otprune.errors import TrainingError
+from otprune.experiments import contents
 from otprune.experiments.attribution import ALONE, APART, SCRATCH
+from otprune.experiments.contents import holding
 from otprune.experiments.experiment import Experiment
 from otprune.experiments.fields import flat
 from otprune.experiments.reproduce.needed import Kind, Needed
+from otprune.jsons import parsed
+from otprune.reading import text_of
 
 # Until pruning and fine-tuning had sections of their own, their settings lay beside those of the experiment.
 MOVED = {
@@ -69,7 +72,7 @@ def normalised(experiment: Mapping[str, Any]) -> dict[str, Any]:
     """
     fields = {name: value for name, value in experiment.items() if name not in MOVED}
     for name, (section, moved) in MOVED.items():
-        if name in experiment:
+        if name in experiment and isinstance(fields.get(section, {}), dict):
             fields[section] = {**fields.get(section, {}), moved: experiment[name]}
     return fields
 
@@ -137,11 +140,13 @@ class Records:
     def _read(self, path: Path) -> Record | None:
         """A file of something else than a run, a latency say, is none of ours."""
         try:
-            content = json.loads(path.read_text(encoding="utf-8"))
+            content = parsed(text_of(path))
         except ValueError as error:
             raise TrainingError(f"{path}: is not JSON: {error}. Get it back from version control.") from error
-        if not isinstance(content, dict) or "training" not in content.get("experiment", ()):
+        experiment = content.get("experiment") if isinstance(content, dict) else None
+        if not isinstance(experiment, dict) or "training" not in experiment:
             return None
+        holding(contents.Record, content, path)
         place = path.relative_to(self.folder).with_suffix("").as_posix()
         return Record(place, Experiment.from_dict(normalised(content["experiment"]), str(path)), content)
 

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePath
 from typing import Any
 
+from otprune.experiments.contents import Bench, Exports, holding
 from otprune.experiments.folder import read_json
 from otprune.report.html.subjects import Subject
 
@@ -19,8 +20,8 @@ def latencies(subject: Subject) -> list[dict[str, Any]]:
     """
     if not subject.place.is_dir():
         return []
-    found = [(path, read_json(path)) for path in sorted(subject.place.glob(FILES))]
-    return [row for path, record in found for row in _rows(record, subject.place)]
+    found = [holding(Bench, read_json(path), path) for path in sorted(subject.place.glob(FILES))]
+    return [row for record in found for row in _rows(record, subject.place)]
 
 
 def exported(subject: Subject) -> list[tuple[str, float]]:
@@ -31,18 +32,18 @@ def exported(subject: Subject) -> list[tuple[str, float]]:
     []
     """
     path = subject.place / EXPORTED
-    found = read_json(path).get("files", {}) if path.is_file() else {}
+    found = holding(Exports, read_json(path), path).get("files", {}) if path.is_file() else {}
     return [(f"exported, {PurePath(name).name}", entry["accuracy"]) for name, entry in found.items()]
 
 
 def _rows(record: Mapping[str, Any], folder: Path) -> Iterator[dict[str, Any]]:
     """Of the models in the record that are of this run: others may have been timed along with it."""
-    settings = record.get("settings", {})
+    settings, models = record.get("settings", {}), record.get("models", {})
     for runtime, timed in record.get("latencies", {}).items():
         for name, own in timed.items():
-            original = timed.get(record["models"][name]["original"])
+            original = timed.get(models.get(name, {}).get("original") or "")
             if original is not None and folder.resolve().name in PurePath(name).parts:
-                said = [runtime, settings.get("device", ""), *_file(name), _batch(settings)]
+                said = [runtime, str(settings.get("device", "")), *_file(name), _batch(settings)]
                 yield {"name": ", ".join(filter(None, said)), "before": original["p50"], "after": own["p50"]}
 
 

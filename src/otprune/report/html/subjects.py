@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from otprune.errors import OtpruneError, TrainingError
+from otprune.experiments.contents import Content, Feeding, Record, Results, holding
 from otprune.experiments.experiment import Experiment
 from otprune.experiments.feeding import DATA
 from otprune.experiments.folder import CONFIGURATION, SPARSE, configuration, read_json
@@ -74,9 +75,9 @@ def _of_folder(folder: Path) -> Subject:
         name=folder.resolve().name,
         place=folder,
         experiment=experiment,
-        results=_where_there(folder / "results.json"),
-        fed=_where_there(folder / DATA),
-        check=_where_there(folder / CHECK / "record.json"),
+        results=_where_there(Results, folder / "results.json"),
+        fed=_where_there(Feeding, folder / DATA),
+        check=_where_there(Record, folder / CHECK / "record.json"),
         weights=folder / SPARSE if (folder / SPARSE).exists() else None,
     )
 
@@ -92,6 +93,7 @@ def _of_record(path: Path) -> Subject:
     content = read_json(path)
     if not isinstance(content.get("experiment"), dict) or not content.keys() & {"results", "shifts"}:
         raise TrainingError(f"{path}: is not the record of one run. Give the folder of a run, or a record of one.")
+    holding(Record, content, path)
     return Subject(
         name=path.stem,
         place=path,
@@ -102,8 +104,8 @@ def _of_record(path: Path) -> Subject:
     )
 
 
-def _where_there(path: Path) -> dict[str, Any]:
-    return read_json(path) if path.exists() else {}
+def _where_there(kind: type[Content], path: Path) -> Mapping[str, Any]:
+    return holding(kind, read_json(path), path) if path.exists() else {}
 
 
 def _told_apart(found: Sequence[Subject]) -> list[Subject]:

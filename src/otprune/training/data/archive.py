@@ -1,6 +1,7 @@
 """Chosen files out of a .tar.gz that nobody vouches for."""
 
 import gzip
+import io
 import shutil
 import tarfile
 import zlib
@@ -10,6 +11,9 @@ from pathlib import Path, PurePosixPath
 from otprune.errors import DataError
 
 REST_LIMIT = 16 << 20  # bytes that members nobody asked for may come to: a read-me, a list of names
+HEADERS_LIMIT = 1 << 20
+# What tarfile and gzip raise; a long chain of headers that each describe the next one is a RecursionError.
+DAMAGED = (tarfile.TarError, EOFError, gzip.BadGzipFile, zlib.error, ValueError, OverflowError, RecursionError)
 
 
 def extract(archive: Path, wanted: Mapping[str, int], folder: Path) -> None:
@@ -30,7 +34,7 @@ def extract(archive: Path, wanted: Mapping[str, int], folder: Path) -> None:
     """
     try:
         missing = wanted.keys() - _extracted(archive, wanted, folder)
-    except (tarfile.TarError, EOFError, gzip.BadGzipFile, zlib.error) as error:
+    except DAMAGED as error:
         raise DataError(f"{archive.name} is damaged: {error}. Fetch it again.") from error
     if missing:
         raise DataError(f"{archive.name} lacks {', '.join(sorted(missing))}")
@@ -38,7 +42,8 @@ def extract(archive: Path, wanted: Mapping[str, int], folder: Path) -> None:
 
 def _extracted(archive: Path, wanted: Mapping[str, int], folder: Path) -> set[str]:
     found, rest = set(), 0
-    with tarfile.open(archive, "r:gz") as tar:
+    most = sum(wanted.values()) + REST_LIMIT + HEADERS_LIMIT
+    with gzip.open(archive) as packed, tarfile.open(fileobj=_Bounded(packed, most, archive)) as tar:
         for member in tar:
             name = _safe_name(member, archive)
             if name not in wanted:
@@ -53,6 +58,24 @@ def _extracted(archive: Path, wanted: Mapping[str, int], folder: Path) -> set[st
                 shutil.copyfileobj(content, file)
             found.add(name)
     return found
+
+
+class _Bounded(io.RawIOBase):
+    """An archive that is unpacked no further than a limit, whatever sizes its headers claim."""
+
+    def __init__(self, packed: gzip.GzipFile, most: int, archive: Path) -> None:
+        self._packed, self._most, self._archive = packed, most, archive
+
+    def read(self, size: int = -1) -> bytes:
+        _require_at_most(self._packed.tell() + max(size, 0), self._most, "it", self._archive)
+        return self._packed.read(min(max(size, 0), self._most))
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        _require_at_most(offset, self._most, "it", self._archive)
+        return self._packed.seek(offset, whence)
+
+    def tell(self) -> int:
+        return self._packed.tell()
 
 
 def _safe_name(member: tarfile.TarInfo, archive: Path) -> str:

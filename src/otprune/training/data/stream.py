@@ -14,6 +14,7 @@ from torch.utils.data import Dataset as TorchDataset
 
 from otprune.errors import DataError
 from otprune.training.data.seeds import derived_seed, generator, seeded
+from otprune.training.data.share import WHOLE, Share
 
 MOST_WORKERS = 16
 BATCHES_AHEAD = 4  # that each worker prepares
@@ -91,9 +92,12 @@ class StreamedPart:
         """Pixels and labels of every image that can be read, in order."""
         return Batches(self.source, _Order(len(self), size, None), self.workers).epoch(0)
 
-    def shuffled(self, size: int, seed: int) -> "Batches":
-        """Full batches, every image once an epoch, in random order; for one that is unreadable the next stands in."""
-        return Batches(self.source, _Order(len(self), size, seed), self.workers)
+    def shuffled(self, size: int, seed: int, share: Share = WHOLE) -> "Batches":
+        """Full batches, every image once an epoch, in random order; for one that is unreadable the next stands in.
+
+        Of each batch, only the images of the share are read.
+        """
+        return Batches(self.source, _Order(len(self), size, seed, share), self.workers)
 
 
 class Batches:
@@ -112,7 +116,7 @@ class Batches:
             persistent_workers=workers > 0,
             prefetch_factor=BATCHES_AHEAD if workers else None,
             collate_fn=_collate,
-            worker_init_fn=_leave_ctrl_c_to_the_main_process,
+            worker_init_fn=_leave_signals_to_the_main_process,
             pin_memory=torch.cuda.is_available(),
             generator=torch.Generator(),  # or else every epoch would advance the user's random numbers
         )
@@ -127,7 +131,7 @@ class Batches:
             if batch.error is not None:
                 raise DataError(batch.error)
             self._note(batch.unreadable)
-            if self._order.seed is not None and len(batch.labels) < self._order.batch:
+            if self._order.seed is not None and len(batch.labels) < self._order.own:
                 raise DataError(
                     f"too many images in a row cannot be read, the last one {list(batch.unreadable)[-1]}: "
                     "see what is wrong with the folder"
@@ -151,10 +155,14 @@ class _Batch(NamedTuple):
 
 
 class _Order(Sampler[list[tuple[int, int]]]):
-    """Batches of (epoch, index): shuffled and all full with a seed, otherwise in order and the last one short."""
+    """Batches of (epoch, index): shuffled and all full with a seed, otherwise in order and the last one short.
 
-    def __init__(self, count: int, batch: int, seed: int | None) -> None:
+    Of each batch it has a share; what the whole batch is does not depend on that.
+    """
+
+    def __init__(self, count: int, batch: int, seed: int | None, share: Share = WHOLE) -> None:
         self.count, self.batch, self.seed = count, batch, seed
+        self.share, self.own = share, share.size(batch)
         self.epoch = self.skip = 0
         if len(self) == 0:
             raise DataError(f"{count} images do not fill one batch of {batch}: take a smaller one, with --batch")
@@ -165,7 +173,8 @@ class _Order(Sampler[list[tuple[int, int]]]):
     def __iter__(self) -> Iterator[list[tuple[int, int]]]:
         indices = list(range(self.count)) if self.seed is None else self._shuffled(self.seed)
         for start in range(self.skip * self.batch, len(self) * self.batch, self.batch):
-            yield [(self.epoch, index) for index in indices[start : start + self.batch]]
+            whole = indices[start : start + self.batch]
+            yield [(self.epoch, index) for index in whole[self.share.within(self.batch)]]
 
     def _shuffled(self, seed: int) -> list[int]:
         order: list[int] = torch.randperm(self.count, generator=generator(seed, self.epoch)).tolist()
@@ -200,10 +209,13 @@ def _collate(samples: list[Sample]) -> _Batch:
 
 
 def _cores() -> int:
-    """Those that this process may use, which in a container are not all."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    """Those that this process may use: in a container not all, and beside others that torchrun started a part."""
+    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return max(1, usable // int(os.environ.get("LOCAL_WORLD_SIZE", "1")))
 
 
-def _leave_ctrl_c_to_the_main_process(worker: int) -> None:
-    """A terminal sends it to every process, and the main one needs its workers until the step is done and saved."""
+def _leave_signals_to_the_main_process(worker: int) -> None:
+    """Terminals and torchrun send theirs to a group of processes; the main one needs its workers until it has saved."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    if hasattr(os, "setpgrp"):
+        os.setpgrp()

@@ -12,6 +12,7 @@ from torch.utils.data import Dataset as TorchDataset
 from otprune.errors import DataError
 from otprune.training.data.images import held_out
 from otprune.training.data.items import Items
+from otprune.training.data.share import WHOLE, Share
 from otprune.training.data.stream import Batches, StreamedPart
 
 Numbers = Tensor | Sequence[float]
@@ -89,9 +90,9 @@ class StreamedDataset:
         """Why which files could not be read."""
         return self.train.unreadable
 
-    def batches(self, size: int, seed: int, augment: bool = True) -> Batches:
+    def batches(self, size: int, seed: int, augment: bool = True, share: Share = WHOLE) -> Batches:
         """What to train on, epoch by epoch."""
-        return (self.train if augment else self.plain).shuffled(size, seed)
+        return (self.train if augment else self.plain).shuffled(size, seed, share)
 
     def held_out(self, fraction: float, seed: int) -> tuple["StreamedDataset", StreamedPart]:
         """The same with less to train on, and the rest, to choose by instead of the test: a fraction of each class.

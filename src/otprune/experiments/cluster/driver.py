@@ -1,0 +1,155 @@
+"""The driver of a sweep on a cluster: hands out the runs, follows them, and says at the end which failed."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from otprune.errors import OtpruneError, TrainingError
+from otprune.experiments.cluster.connection import connected
+from otprune.experiments.cluster.news import News
+from otprune.experiments.cluster.remote import RemoteStore, pinned_store, submitted
+from otprune.experiments.cluster.work import Assignment, Manner
+from otprune.experiments.experiment import Experiment
+from otprune.training.failures import SetAside
+from otprune.training.loop import SAVE_EVERY_SECONDS
+from otprune.training.stopping import Interrupted, stop_requests
+
+LOOK_EVERY_SECONDS = 0.5
+PARTS = 10_000  # that Ray can split a GPU into
+SAVING_SECONDS = 120.0  # what runs have to save themselves after Ctrl-C
+
+
+class Follower(Protocol):
+    """A screen, or whatever wants to know how the runs of a sweep get on."""
+
+    def hear(self, news: News) -> None:
+        """A run has something to say."""
+        ...
+
+    def ended(self, run: str, error: str | None) -> None:
+        """A run is over, with an error or without."""
+        ...
+
+    def remark(self, text: str) -> None:
+        """Something is to be said of the sweep as a whole."""
+        ...
+
+
+@dataclass(frozen=True)
+class Share:
+    """What a run takes of a node; without `gpus`, one of `together` runs on each GPU where the cluster has any.
+
+    >>> Share(together=3).of({"CPU": 8.0, "GPU": 2.0}), Share(together=3).of({"CPU": 8.0})
+    ((1.0, 0.3333), (1.0, 0.0))
+    """
+
+    cpus: float = 1.0
+    gpus: float | None = None
+    together: int = 1
+
+    def __post_init__(self) -> None:
+        if self.gpus is not None and self.gpus > 1 and self.gpus != round(self.gpus):
+            raise TrainingError(f"--gpus-per-run must be part of a GPU, or a whole number of them, not {self.gpus:g}")
+
+    def of(self, cluster: Mapping[str, float]) -> tuple[float, float]:
+        """CPUs and GPUs for a run on a cluster with these resources."""
+        if self.gpus is not None:
+            return self.cpus, self.gpus
+        return self.cpus, int(PARTS / self.together) / PARTS if cluster.get("GPU") else 0.0
+
+
+def sweep_on(
+    address: str,
+    experiments: Mapping[Path, Experiment],
+    follower: Follower,
+    device: str = "auto",
+    share: Share | None = None,
+    deterministic: bool = False,
+    save_every: float = SAVE_EVERY_SECONDS,
+) -> None:
+    """Run experiments on a Ray cluster, each for its folder here, which are all in one folder.
+
+    A run whose node is lost goes on on another from the last checkpoint that reached the folder here. One that fails is
+    set aside; at the end, when the others are done, its error is raised: as it is where there is one experiment, and in
+    `RunsFailed` where there are several.
+
+    >>> sweep_on("auto", {}, follower=None)
+    """
+    if not experiments:
+        return
+    with connected(address) as ray:
+        cpus, gpus = (share or Share()).of(_resources(ray) if device != "cpu" else {})
+        on = "cpu" if not gpus and device == "auto" else device
+        if not any(_has_room(node, cpus, gpus) for node in ray.nodes()):
+            follower.remark(f"no node has {cpus:g} CPUs and {gpus:g} GPUs for a run: waiting for one that has")
+        manner = Manner(on, deterministic, save_every, Path.cwd())
+        runs = [Assignment(folder.absolute(), one, manner) for folder, one in experiments.items()]
+        store = pinned_store(ray, runs)
+        try:
+            _Driver(ray, store, runs, follower).drive(cpus, gpus)
+        finally:
+            store.close()
+
+
+def _resources(ray: Any) -> dict[str, float]:
+    found: dict[str, float] = ray.cluster_resources()
+    return found
+
+
+def _has_room(node: Mapping[str, Any], cpus: float, gpus: float) -> bool:
+    has: Mapping[str, float] = node["Resources"] if node["Alive"] else {}
+    return has.get("CPU", 0) >= cpus and has.get("GPU", 0) >= gpus
+
+
+class _Driver:
+    """Runs that are under way on a cluster."""
+
+    def __init__(self, ray: Any, store: RemoteStore, runs: Sequence[Assignment], follower: Follower) -> None:
+        self._ray, self._store, self._follower = ray, store, follower
+        self._aside = SetAside(runs)
+        self._runs = runs
+        self._under_way: dict[Any, Assignment] = {}
+
+    def drive(self, cpus: float, gpus: float) -> None:
+        """To the end, or until the user breaks off."""
+        with stop_requests() as stop:
+            self._under_way = {submitted(self._ray, self._store, one, cpus, gpus): one for one in self._runs}
+            while self._under_way and not stop.requested:
+                self._look(LOOK_EVERY_SECONDS)
+            if stop.requested:
+                self._break_off()
+        self._aside.errors.sort(key=lambda failed: self._runs.index(failed[0]))
+        self._aside.end()
+
+    def _look(self, seconds: float) -> None:
+        ended, _ = self._ray.wait(list(self._under_way), timeout=seconds)
+        for news in self._store.news():
+            self._follower.hear(news)
+        for reference in ended:
+            run = self._under_way.pop(reference)
+            error = self._error_of(reference)
+            self._follower.ended(run.run, error)
+            if error is not None:
+                self._aside.errors.append((run, TrainingError(error)))
+
+    def _error_of(self, reference: Any) -> str | None:
+        try:
+            found: str | None = self._ray.get(reference)
+        except self._ray.exceptions.RayError as error:
+            cause = getattr(error, "cause", None)
+            return str(cause if isinstance(cause, OtpruneError) else error)
+        return found
+
+    def _break_off(self) -> None:
+        """Let runs that are under way save themselves; a second Ctrl-C does not wait for them."""
+        self._store.stop()  # first: a task that begins only now would not hear of it
+        for reference in self._under_way:
+            self._ray.cancel(reference)
+        left = list(self._under_way)
+        _, late = self._ray.wait(left, num_returns=len(left), timeout=SAVING_SECONDS)
+        raise Interrupted(self._how_to_go_on([self._under_way[reference].run for reference in late]))
+
+    def _how_to_go_on(self, late: Sequence[str]) -> str:
+        but = f", but for what was done since their last checkpoints by {', '.join(late)}" if late else ""
+        return f"stopped and saved in {self._runs[0].folder.parent}{but}: give the same command again to go on"

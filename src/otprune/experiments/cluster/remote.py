@@ -1,0 +1,98 @@
+"""The store as an actor of Ray, and a run as a task."""
+
+import signal
+import socket
+from collections.abc import Sequence
+from contextlib import suppress
+from importlib import import_module
+from typing import Any
+
+from otprune.errors import TrainingError
+from otprune.experiments.cluster.connection import imported
+from otprune.experiments.cluster.news import News
+from otprune.experiments.cluster.store import Begun, Files, Store
+from otprune.experiments.cluster.work import Assignment, Stopped, perform
+
+FOREVER = -1
+
+
+class RemoteStore:
+    """The store, wherever it is asked for from; its errors are those that it raised there."""
+
+    def __init__(self, actor: Any) -> None:
+        self._actor = actor
+
+    def open(self) -> None:
+        """Keep other processes out of the folders."""
+        self._ask(self._actor.open.remote())
+
+    def begin(self, run: str, where: str) -> Begun:
+        """Begin a run."""
+        begun: Begun = self._ask(self._actor.begin.remote(run, where))
+        return begun
+
+    def put(self, run: str, attempt: int, changed: Files, gone: Sequence[str]) -> bool:
+        """Send files, and wait until they are written."""
+        return bool(self._ask(self._actor.put.remote(run, attempt, changed, gone)))
+
+    def tell(self, attempt: int, news: News) -> None:
+        """Send news, and do not wait."""
+        self._actor.tell.remote(attempt, news)
+
+    def news(self) -> list[News]:
+        """What was told since the last time."""
+        told: list[News] = self._ask(self._actor.news.remote())
+        return told
+
+    def stop(self) -> None:
+        """Let no run begin any more."""
+        self._ask(self._actor.stop.remote())
+
+    def close(self) -> None:
+        """Let other processes into the folders; a store that is no more has done so."""
+        ray = imported()
+        with suppress(TrainingError):
+            self._ask(self._actor.close.remote())
+        ray.kill(self._actor)
+
+    def _ask(self, reference: Any) -> Any:
+        ray = imported()
+        try:
+            return ray.get(reference)
+        except ray.exceptions.RayTaskError as error:
+            raise error.cause from None
+        except ray.exceptions.RayActorError as error:
+            raise TrainingError(
+                f"the process that keeps the files of the sweep is no more ({str(error).partition(chr(10))[0]}). "
+                f"What it had is kept: give the same command again to go on."
+            ) from error
+
+
+def pinned_store(ray: Any, runs: Sequence[Assignment]) -> RemoteStore:
+    """The store of some runs, on the node of who asks, where their folders are."""
+    strategies = import_module("ray.util.scheduling_strategies")
+    here = strategies.NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
+    actor = ray.remote(Store).options(num_cpus=0, scheduling_strategy=here)
+    store = RemoteStore(actor.remote(runs[0].folder.parent, [run.run for run in runs]))
+    store.open()
+    return store
+
+
+def submitted(ray: Any, store: RemoteStore, run: Assignment, cpus: float, gpus: float) -> Any:
+    """Hand a run to the cluster, which tries it again on another node for as long as nodes are lost under it."""
+    task = ray.remote(_task).options(
+        name=run.run,
+        num_cpus=cpus,
+        num_gpus=gpus,
+        max_retries=FOREVER,
+        retry_exceptions=[Stopped],
+        scheduling_strategy="SPREAD",
+    )
+    return task.remote(run, store)
+
+
+def _task(run: Assignment, store: RemoteStore) -> str | None:
+    # Ray interrupts a task that is cancelled, which goes unheard where the node was started in the background.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    node = imported().get_runtime_context().get_node_id()
+    return perform(run, store, f"{socket.gethostname()}/{node[:6]}")

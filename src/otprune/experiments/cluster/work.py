@@ -1,0 +1,161 @@
+"""A run on a node: fetched from the store, gone on with, and sent back as it gets on."""
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Protocol
+
+from otprune.errors import OtpruneError
+from otprune.experiments import stages
+from otprune.experiments.board import board
+from otprune.experiments.cluster.mirror import Mirror
+from otprune.experiments.cluster.news import News, Said, Stood
+from otprune.experiments.cluster.store import Begun, Files
+from otprune.experiments.experiment import Experiment
+from otprune.experiments.pipeline import Pipeline, open_pipelines
+from otprune.experiments.reporting import Report, Several
+from otprune.experiments.screen import pruning_lines
+from otprune.experiments.standing import Watch
+from otprune.training.determinism import determinism
+from otprune.training.loop import SAVE_EVERY_SECONDS, chosen_device
+from otprune.training.run import EpochRecord, Run
+
+
+class Stopped(Exception):
+    """A node was told to stop: what was done is saved, and the run can be gone on with on another."""
+
+
+class Access(Protocol):
+    """The store, as a task sees it."""
+
+    def begin(self, run: str, where: str) -> Begun:
+        """Begin a run."""
+        ...
+
+    def put(self, run: str, attempt: int, changed: Files, gone: Sequence[str]) -> bool:
+        """Send files."""
+        ...
+
+    def tell(self, attempt: int, news: News) -> None:
+        """Send news."""
+        ...
+
+
+@dataclass(frozen=True)
+class Manner:
+    """How the runs of a sweep are done on nodes; `here` is the folder that relative paths start from.
+
+    >>> Manner().device
+    'auto'
+    """
+
+    device: str = "auto"
+    deterministic: bool = False
+    save_every: float = SAVE_EVERY_SECONDS
+    here: Path = Path()
+
+
+@dataclass(frozen=True)
+class Assignment:
+    """A run for some node; `folder` is its place in the store.
+
+    >>> Assignment(Path("runs/a"), Experiment("digits_net", "digits")).run
+    'a'
+    """
+
+    folder: Path
+    experiment: Experiment
+    manner: Manner = Manner()
+
+    @property
+    def run(self) -> str:
+        """Its name."""
+        return self.folder.name
+
+
+def perform(assigned: Assignment, store: Access, where: str) -> str | None:
+    """Do a run from wherever the store has it to its end; return what went wrong with it, where something did.
+
+    >>> import tempfile
+    >>> from otprune.experiments.cluster.store import Store
+    >>> from otprune.experiments.experiment import Finetuning
+    >>> from otprune.training.run import Training
+    >>> untrained = Experiment("digits_net", "digits", training=Training(epochs=0), finetuning=Finetuning(epochs=0))
+    >>> folder = Path(tempfile.mkdtemp(), "a")
+    >>> perform(Assignment(folder, untrained), Store(folder.parent, ["a"]), "this machine")
+    >>> (folder / "record.json").exists()
+    True
+    """
+    begun = store.begin(assigned.run, where)
+    with TemporaryDirectory(prefix="otprune-") as temporary:
+        mirror = Mirror(Path(temporary, assigned.run), partial(store.put, assigned.run, begun.attempt))
+        mirror.fetch(begun.files)
+        try:
+            _work(assigned, mirror, partial(store.tell, begun.attempt))
+        except KeyboardInterrupt as interrupted:
+            mirror.send()
+            raise Stopped(f"{assigned.folder}: stopped and saved") from interrupted
+        except (OtpruneError, OSError) as error:
+            with suppress(OSError):  # of a disk that is full, say, there is word already
+                mirror.send()
+            return str(error).replace(str(mirror.folder), str(assigned.folder))
+    return None
+
+
+def _work(assigned: Assignment, mirror: Mirror, tell: Callable[[News], None]) -> None:
+    manner = assigned.manner
+    with _inside(manner.here), determinism(manner.deterministic), board(lambda _: None) as events:
+        [pipeline] = open_pipelines({mirror.folder: assigned.experiment}, chosen_device(manner.device))
+        for stage in _stages(pipeline, Several(events, _Teller(mirror, tell)), manner.save_every):
+            stage()
+            mirror.send()
+
+
+def _stages(pipeline: Pipeline, report: Report, save_every: float) -> tuple[Callable[[], object], ...]:
+    return (
+        partial(stages.train, [pipeline], report, save_every),
+        partial(stages.prune, pipeline, report),
+        partial(stages.finetune, [pipeline], report, save_every),
+        partial(stages.record, pipeline),
+    )
+
+
+@contextmanager
+def _inside(folder: Path) -> Iterator[None]:
+    """Relative paths of data and of models mean what they mean to who asked, where the node has that folder at all."""
+    before = Path.cwd()
+    if folder.is_dir():
+        os.chdir(folder)
+    try:
+        yield
+    finally:
+        os.chdir(before)
+
+
+class _Teller:
+    """Sends what is saved, and tells how it goes."""
+
+    def __init__(self, mirror: Mirror, tell: Callable[[News], None]) -> None:
+        self._mirror, self._tell, self._watch = mirror, tell, Watch()
+
+    def moved(self, pipeline: Pipeline, stage: str, run: Run) -> None:
+        """Tell how far the epoch is."""
+        self._mirror.send_saved()
+        self._watch.begin(pipeline, stage, run)
+        self._tell(Stood(pipeline.folder.name, self._watch.inside(pipeline, stage, run)))
+
+    def epoch_ended(self, pipeline: Pipeline, stage: str, run: Run, epoch: EpochRecord) -> None:
+        """Tell what the epoch came to, at the end of the last in words too."""
+        self._mirror.send_saved()
+        name, standing = pipeline.folder.name, self._watch.after(pipeline, stage, run, epoch)
+        self._tell(Stood(name, standing))
+        if run.done:
+            self._tell(Said(name, stage, [f"{stage} {name}: {standing}"]))
+
+    def pruned(self, pipeline: Pipeline) -> None:
+        """Tell what is left."""
+        self._tell(Said(pipeline.folder.name, "pruned", list(pruning_lines(pipeline))))

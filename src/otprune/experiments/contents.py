@@ -1,0 +1,174 @@
+"""What the JSON files of a run hold, and whether one does that was written by somebody else."""
+
+import math
+from collections.abc import Mapping
+from typing import Any, NotRequired, TypedDict, TypeVar, cast
+
+from otprune.errors import TrainingError
+from otprune.kinds import AnyNumber, require_kind
+
+MOST_PIXELS = 2**26  # of an image, in all its channels
+MOST_CLASSES = 1_000_000
+ACCURACY = "accuracy_"
+
+Content = TypeVar("Content", bound=Mapping[str, Any])
+
+
+class Costs(TypedDict):
+    """What a network costs in all."""
+
+    flops: float
+    parameters: float
+
+
+class LayerResult(TypedDict):
+    """What became of a batch norm."""
+
+    name: str
+    channels: int
+    kept: int
+    negligible: NotRequired[int]
+    threshold: NotRequired[float | None]
+    note: NotRequired[str | None]
+
+
+class Epoch(TypedDict, total=False):
+    """What an epoch came to."""
+
+    epoch: int
+    lam: float | None
+    loss: AnyNumber | None
+    accuracy: float | None
+    flops: float | None
+
+
+class Tried(TypedDict):
+    """A network that a target was chosen by."""
+
+    shift: float | None
+    flops: float
+    accuracy: float | None
+
+
+class Shifted(TypedDict):
+    """What was measured at shifted thresholds."""
+
+    shift: float
+    flops: float
+    folder: NotRequired[str]
+    accuracy_pruned: NotRequired[float | None]
+    accuracy_recalibrated: NotRequired[float | None]
+    accuracy_finetuned: NotRequired[float | None]
+
+
+class Results(TypedDict, total=False):
+    """results.json: what the stages measured. Every name that begins with `accuracy_` is that of a number."""
+
+    layers: list[LayerResult]
+    gammas: dict[str, list[float]]
+    removed: list[str]
+    remarks: list[str]
+    training: list[Epoch]
+    finetuning: list[Epoch]
+    scratch: list[Epoch]
+    cost_before: Costs
+    cost_after: Costs
+    choosing: list[Tried]
+    seconds: dict[str, float]
+    latency: dict[str, Any]
+    unreadable: dict[str, str]
+
+
+class Feeding(TypedDict, total=False):
+    """data.json: how models are fed."""
+
+    image_shape: list[int]
+    classes: list[str]
+
+
+class Record(TypedDict, total=False):
+    """record.json: a run, or several prunings of one."""
+
+    experiment: dict[str, Any]
+    data: Feeding
+    results: Results
+    shifts: list[Shifted]
+    gammas: dict[str, list[float]]
+    rounds: list[dict[str, Any]]
+    provenance: dict[str, Any]
+    provenance_by_stage: dict[str, list[dict[str, Any]]]
+
+
+class Timed(TypedDict):
+    """A latency in milliseconds."""
+
+    p50: float
+
+
+class Model(TypedDict):
+    """A model that was timed, and which one it is compared with."""
+
+    original: str | None
+
+
+class Bench(TypedDict, total=False):
+    """bench.json: what `otprune bench` measured."""
+
+    settings: dict[str, Any]
+    models: dict[str, Model]
+    latencies: dict[str, dict[str, Timed]]
+
+
+class ExportedFile(TypedDict):
+    """A file that was exported."""
+
+    accuracy: float
+
+
+class Exports(TypedDict, total=False):
+    """export.json: what `otprune export` wrote."""
+
+    files: dict[str, ExportedFile]
+
+
+def holding(kind: type[Content], found: Mapping[str, Any], where: object) -> Content:
+    """The same, if it is what such a file holds; or else an error that names the file.
+
+    >>> holding(Feeding, {"image_shape": [1, 8, 8]}, "data.json")
+    {'image_shape': [1, 8, 8]}
+    >>> holding(Feeding, {"image_shape": 8}, "data.json")
+    Traceback (most recent call last):
+    otprune.errors.TrainingError: data.json: is not what a run writes: it.image_shape is 8, not a list. Get ...
+    """
+    try:
+        require_kind(found, kind, "it")
+        _require_measured(_part(Results, "results", kind, found))
+        _require_image(_part(Feeding, "data", kind, found))
+    except ValueError as error:
+        raise TrainingError(
+            f"{where}: is not what a run writes: {error}. Get an undamaged copy of it, or leave it out."
+        ) from error
+    return cast(Content, found)
+
+
+def _part(wanted: Any, name: str, kind: Any, found: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The file itself, or that part of a record."""
+    part: Mapping[str, Any] = found if kind is wanted else found.get(name, {}) if kind is Record else {}
+    return part
+
+
+def _require_measured(results: Mapping[str, Any]) -> None:
+    for name, value in results.items():
+        if name.startswith(ACCURACY):
+            require_kind(value, float | None, f"it.{name}")
+    for name in ("cost_before", "cost_after"):
+        if any(results[name][kind] <= 0 for kind in ("flops", "parameters") if name in results):
+            raise ValueError(f"it.{name} is not above 0")
+
+
+def _require_image(fed: Mapping[str, Any]) -> None:
+    shape, classes = fed.get("image_shape", [1]), fed.get("classes", [])
+    if min(shape, default=0) < 1 or math.prod(shape) > MOST_PIXELS:
+        raise ValueError(f"it.image_shape is {shape}")
+    if len(classes) > MOST_CLASSES:
+        raise ValueError(f"it has {len(classes):,} classes, more than {MOST_CLASSES:,}")

@@ -1,0 +1,1 @@
+"""Commands killed at random moments, and what is left of their runs: never a half file, the same result in the end."""

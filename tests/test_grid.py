@@ -1,0 +1,239 @@
+"""The grid of a sweep, the table of its runs, and the store that keeps them: what of a cluster needs no cluster."""
+
+import re
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from io import StringIO
+from pathlib import Path
+
+import pytest
+import torch
+from rich.console import Console
+
+from otprune.errors import TrainingError
+from otprune.experiments import stages
+from otprune.experiments.cluster.connection import connected
+from otprune.experiments.cluster.driver import Share
+from otprune.experiments.cluster.following import OnScreen
+from otprune.experiments.cluster.mirror import Superseded
+from otprune.experiments.cluster.news import Began, Said, Stood
+from otprune.experiments.cluster.store import IN_VAIN, Begun, Files, Store
+from otprune.experiments.cluster.work import Assignment, Manner, Stopped, perform
+from otprune.experiments.experiment import Finetuning
+from otprune.experiments.grid import Grid, is_finished
+from otprune.experiments.runs_table import RunsTable, State, moving
+from otprune.experiments.standing import Standing
+from otprune.training.checkpoint import checkpoints
+from tests.command_line import run_here
+from tests.ray_sweeps import outcome
+from tests.small_runs import EXPERIMENT, pipeline, read
+
+SHORT = replace(EXPERIMENT, training=replace(EXPERIMENT.training, epochs=3), finetuning=Finetuning(epochs=2, rate=0.01))
+STANDING = Standing("train", 1.5, 3, loss=0.25, accuracy=0.5, speed=100.0, left=200)
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+def test_several_networks_are_told_apart_by_their_folders(tmp_path: Path) -> None:
+    names = ["tests.small_runs:net", "tests.processes:net"]
+    asked: dict[str, object] = {"data": "digits", "device": "cpu", "epochs": 1, "finetune_epochs": 0, "seeds": 2}
+    done = run_here("sweep", **asked, model=",".join(names), lam="1e-3", out=tmp_path)
+    assert done.code == 0, done.err
+    found = {path.parent.name: read(path)["experiment"]["model"] for path in tmp_path.glob("*/record.json")}
+    assert found == {f"{name.replace(':', '-')}-lam1e-3-seed{seed}": name for name in names for seed in (0, 1)}
+    assert done.out.count("┃ network ") == 2  # in the table of runs, and in that of means
+    groups = read(tmp_path / "summary.json")["over_seeds"]
+    assert [(group["model"], group["seeds"]) for group in groups] == [(name, [0, 1]) for name in sorted(names)]
+
+
+@pytest.mark.parametrize(
+    ("models", "lams", "said"),
+    [
+        (("a", "a"), ("1",), "networks of a sweep must differ, and a and a"),
+        (("timm:a", "timm-a"), ("1",), "timm:a and timm-a are the same"),
+        ((), ("1e-4", "0.0001"), "1e-4 and 0.0001 are the same"),
+    ],
+)
+def test_what_would_share_a_folder_is_refused(models: tuple[str, ...], lams: tuple[str, ...], said: str) -> None:
+    with pytest.raises(TrainingError, match=re.escape(said)):
+        Grid(models, lams, seeds=1)
+
+
+def test_no_name_of_a_network_leaves_the_folder() -> None:
+    grid = Grid(("../../etc/net.py:build", "/abs/net.py:build", "."), ("1",), seeds=1)
+    assert all(Path(name).name == name and not name.startswith(".") for name in grid.cells())
+
+
+@pytest.mark.parametrize("model", [",", " "])
+def test_no_network_at_all_is_refused(model: str, tmp_path: Path) -> None:
+    done = run_here("sweep", model=model, data="digits", out=tmp_path / "sweep")
+    assert done.code == 2 and "there is no name in it" in done.err
+
+
+def test_a_run_is_finished_when_its_record_has_all_that_was_measured(tmp_path: Path) -> None:
+    run = pipeline(tmp_path / "a", SHORT)
+    stages.run([run])
+    assert is_finished(run.folder, SHORT)
+    assert not is_finished(run.folder, replace(SHORT, hold_out=0.1))
+    run.note(accuracy_finetuned=0.5)
+    assert not is_finished(run.folder, SHORT)
+
+
+class Breaking(Store):
+    """A store whose node is stopped after a task has sent so many times."""
+
+    def __init__(self, out: Path, runs: list[str], after: int) -> None:
+        super().__init__(out, runs)
+        self.left = after
+
+    def put(self, run: str, attempt: int, changed: Files, gone: Sequence[str]) -> bool:
+        done = super().put(run, attempt, changed, gone)
+        self.left -= 1
+        if self.left == 0:
+            raise KeyboardInterrupt
+        return done
+
+
+def test_a_run_that_is_broken_off_goes_on_from_its_last_checkpoint_elsewhere(tmp_path: Path) -> None:
+    """Every stage and every checkpoint is a moment to break off at; what comes of it is the same to the last bit."""
+    alone = pipeline(tmp_path / "alone" / "a", SHORT)
+    stages.run([alone])
+    assigned = Assignment(tmp_path / "store" / "a", SHORT, Manner("cpu", save_every=0.0))
+    store = Breaking(tmp_path / "store", ["a"], after=1)
+    began: list[Began] = []
+    while True:
+        try:
+            assert perform(assigned, store, f"node-{len(began)}") is None
+            break
+        except Stopped:
+            began += [news for news in store.news() if isinstance(news, Began)]
+            store.left = 1
+    assert len(began) >= 4 and [one.attempt for one in began] == list(range(1, len(began) + 1))
+    assert began[0].reached == "" and all(one.reached for one in began[1:])
+    reached = {one.reached.partition("/")[0] for one in began[1:]}
+    assert reached == {"train", "sparse.safetensors", "pruned.safetensors", "finetune", "finetuned.safetensors"}
+    assert outcome(assigned.folder) == outcome(alone.folder)
+    assert len(checkpoints(assigned.folder / "train")) == 2  # older ones are gone here as well
+
+
+def test_an_attempt_that_is_over_can_write_nothing(tmp_path: Path) -> None:
+    class Overtaken(Store):
+        def put(self, run: str, attempt: int, changed: Files, gone: Sequence[str]) -> bool:
+            if attempt == 1:
+                self.begin(run, "another node")
+            return super().put(run, attempt, changed, gone)
+
+    store = Overtaken(tmp_path, ["a"])
+    with pytest.raises(Superseded):
+        perform(Assignment(tmp_path / "a", SHORT), store, "node")
+    assert not (tmp_path / "a" / "sparse.safetensors").exists()
+    assert store.put("a", 2, {"results.json": b"{}"}, [])
+    store.close()
+    assert not store.put("a", 2, {"results.json": b"late"}, [])
+    assert (tmp_path / "a" / "results.json").read_bytes() == b"{}"
+
+
+def test_an_error_speaks_of_the_folder_that_the_user_knows(tmp_path: Path) -> None:
+    hopeless = replace(SHORT, training=replace(SHORT.training, rate=1e30, proximal=False))
+    error = perform(Assignment(tmp_path / "a", hopeless), Store(tmp_path, ["a"]), "node")
+    assert error is not None and error.startswith(f"{tmp_path / 'a' / 'train'}: the loss is not a finite number")
+
+
+def test_a_run_whose_process_always_dies_is_given_up(tmp_path: Path) -> None:
+    store = Store(tmp_path, ["a"])
+    for _ in range(IN_VAIN - 1):
+        store.begin("a", "node")
+    attempt = store.begin("a", "node").attempt
+    store.put("a", attempt, {"train/at-00001-0000000.safetensors": b""}, [])  # it does get on
+    for _ in range(IN_VAIN):
+        store.begin("a", "node")
+    with pytest.raises(TrainingError, match=f"a: its process ended {IN_VAIN} times before it had saved anything"):
+        store.begin("a", "node")
+
+
+@pytest.mark.parametrize("name", ["../b/results.json", "/etc/passwd", "train/../../x"])
+def test_nothing_is_written_outside_of_a_run(name: str, tmp_path: Path) -> None:
+    store = Store(tmp_path / "sweep", ["a"])
+    with pytest.raises(TrainingError, match="lies outside of its folder"):
+        store.put("a", store.begin("a", "node").attempt, {name: b""}, [])
+
+
+def test_a_store_that_is_being_stopped_lets_no_run_begin(tmp_path: Path) -> None:
+    store = Store(tmp_path, ["a"])
+    store.stop()
+    with pytest.raises(TrainingError, match="is being stopped"):
+        store.begin("a", "node")
+
+
+def test_a_model_comes_after_its_measurements_and_hidden_files_stay(tmp_path: Path) -> None:
+    """Broken off between two files, what is there must be what a run here would have left."""
+    store = Store(tmp_path, ["a"])
+    first = store.begin("a", "node")
+    assert first == Begun(1, {})
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "results.json").mkdir()  # which no file can replace
+    with pytest.raises(OSError, match=r"results\.json"):
+        store.put("a", 1, {"record.json": b"{}", "sparse.safetensors": b"", "results.json": b"{}"}, [])
+    assert [path.name for path in (tmp_path / "a").iterdir()] == ["results.json"]
+
+
+def test_gpus_are_shared_where_there_are_any() -> None:
+    assert Share(together=4).of({"GPU": 8.0}) == (1.0, 0.25) and Share(together=4).of({}) == (1.0, 0.0)
+    assert Share(2.0, 0.5, 4).of({"GPU": 8.0}) == (2.0, 0.5)
+    assert 3 * Share(together=3).of({"GPU": 1.0})[1] <= 1
+    with pytest.raises(TrainingError, match=r"--gpus-per-run must be part of a GPU, or a whole number .* not 1\.5"):
+        Share(gpus=1.5)
+
+
+@pytest.mark.parametrize(
+    ("address", "said"),
+    [("ray://127.0.0.1:10001", "a client of Ray is none"), ("127.0.0.1:1", "no Ray cluster can be reached there")],
+)
+def test_a_cluster_that_cannot_be_used_is_told_at_once(address: str, said: str) -> None:
+    pytest.importorskip("ray")
+    with pytest.raises(TrainingError, match=said), connected(address):
+        pass
+
+
+def test_without_ray_the_error_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with pytest.raises(TrainingError, match=re.escape("pip install 'otprune[cluster]'")), connected("auto"):
+        pass
+
+
+def test_the_table_shows_what_matters_where_not_all_fits() -> None:
+    table = RunsTable([f"run-{number}" for number in range(30)])
+    table.ends("run-0", State.DONE)
+    table.ends("run-25", State.FAILED)
+    table.stands("run-20", STANDING, where="node-1")
+    assert [row.run for row in table.shown(3)] == ["run-1", "run-20", "run-25"]
+    assert table.counts() == "1 running, 1 failed, 27 waiting, 1 done"
+    assert table.rows["run-20"].cells()[:7] == ("run-20", "node-1", "train", "1.5/3", "0.250", "50.00%", "0:00:02")
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_a_cluster_is_followed_in_a_table_or_by_a_line_for_each_event(terminal: bool) -> None:
+    text, table = StringIO(), RunsTable(["a", "b"])
+    console = Console(file=text, force_terminal=terminal, width=120, height=20)
+    follower = OnScreen(table, console)
+    with moving(table, console):
+        for news in (Began("a", "node-1", 1), Stood("a", STANDING), Said("a", "train", ["train a: epoch 3/3"])):
+            follower.hear(news)
+        follower.hear(Began("a", "node-2", 2, "train/at-00001-0000000.safetensors"))
+        follower.ended("a", None)
+        follower.ended("b", "it diverged")
+    lines = text.getvalue().splitlines()
+    events = ["a: started on node-1", "train a: epoch 3/3", "a: finished"]
+    always = ["a: moved to node-2, goes on from train/at-00001-0000000.safetensors", "b: failed: it diverged"]
+    if terminal:
+        assert not any(event in lines for event in events) and "1 failed, 1 done" in text.getvalue()
+        assert all(any(line.endswith(event) for line in lines) for event in always)
+    else:
+        assert lines == [*events[:2], always[0], events[2], always[1]]

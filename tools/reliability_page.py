@@ -1,0 +1,161 @@
+"""Write docs/reliability.md from the records of the long runs under results/.
+
+python -m tools.reliability_page            write
+python -m tools.reliability_page --check    only say whether the page is up to date, as an exit status
+"""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from otprune.report.markdown import markdown_table, measured_with
+from tools.pages import ROOT, only_check, written_or_checked
+
+Record = dict[str, Any]
+
+PAGE = ROOT / "docs" / "reliability.md"
+INTRODUCTION = """\
+# Through faults
+
+Everything on this page is made from the records of long runs under `results/` by `make reliability`; no number is
+typed. Each section names the command that makes its record, which goes on where it was broken off."""
+
+
+def main() -> None:
+    """Write the page, or check it."""
+    written_or_checked(PAGE, page(ROOT / "results"), only_check(__doc__), "make reliability")
+
+
+def page(results: Path) -> str:
+    """The whole page; what is not measured yet is said to be so."""
+    parts = [_section(results, name, *how) for name, how in SECTIONS.items()]
+    return "\n\n".join([INTRODUCTION, *parts]) + "\n"
+
+
+def _section(results: Path, name: str, title: str, command: str, text: Callable[[Record], str]) -> str:
+    path = results / name
+    source = f"`{command}` writes [results/{name}](../results/{name})"
+    if not path.exists():
+        return f"## {title}\n\n`{command}` writes `results/{name}`: not measured yet."
+    record = json.loads(path.read_text(encoding="utf-8"))
+    return f"## {title}\n\n{text(record)}\n\n{source}; measured with {measured_with(record['provenance'])}."
+
+
+def kills(record: Record) -> str:
+    """What processes that were killed left, and what became of them."""
+    rows = [(f"`otprune {verb}`", str(number)) for verb, number in record["kills_by_verb"].items()]
+    inside = sum(number for moment, number in record["kills_by_moment"].items() if moment != "time")
+    return (
+        f"**{record['survived']} of {record['kills']} kills survived**: processes of the command line were ended with "
+        f"SIGKILL, {inside} of them while a file was written, renamed or removed, the others at any time. After every "
+        "kill each file under its own name was whole, and every stage that had been finished was still there, byte for "
+        f"byte. The same command then went on: **{record['resumed_the_same']} of {record['resumed']}** runs that were "
+        "led to their end had the weights of a run that nobody disturbed, to the last bit, and its records.\n\n"
+        + markdown_table(("killed", "times"), rows)
+    )
+
+
+def inputs(record: Record) -> str:
+    """What readers of files made of damaged ones."""
+    totals = record["totals"]
+    names = ("inputs", "accepted", "refused")
+    rows = [
+        (name, *(f"{found[key]:,}" for key in names), str(len(found["failures"])))
+        for name, found in record["parsers"].items()
+    ]
+    return (
+        f"**{totals['inputs']:,} inputs, {totals['failures']} failures**: every reader of files from outside was given "
+        "bytes at random and real files that were damaged at random. Each input is accepted, or refused with an error "
+        "of otprune's own. Anything else is a failure: another exception, a hang, much memory. Nothing that "
+        "is read is executed, but for models of one's own: a run's `config.json` may name `file.py:function`, which is "
+        "imported and called, also by `otprune report` and `bench`. Open folders of strangers only where that is known."
+        "\n\n" + markdown_table(("reader", *names, "failures"), rows)
+    )
+
+
+def processes(record: Record) -> str:
+    """How far several processes end from one, and what a lost one costs."""
+    rows = [
+        (
+            *(one["network"], one["precision"], str(one["processes"]), str(one["epochs"])),
+            f"{one['largest_difference']:.1e}",
+            f"{one['largest_difference_of_one_process_from_fp64']:.1e}",
+        )
+        for one in record["differences"]
+    ]
+    header = ("network", "precision", "processes", "epochs", "largest difference", "of one process from fp64")
+    return (
+        "The same training by one process and by several under `torchrun`, with synchronized batch norms and the same "
+        "batches: the largest difference between any two weights at the end. Rounding falls differently, and a network "
+        "with kinks, such as ReLU and max pools, can carry one rounding far: the last column says how far the training "
+        "by one process in that precision is from the same in fp64.\n\n"
+        + markdown_table(header, rows, texts=2)
+        + f"\n\n**{record['restarts_survived']} of {record['kills']} restarts survived**: one of two processes was "
+        "killed in the middle of a step, `torchrun` started both again, and the weights at the end were those of a "
+        "training that nobody disturbed, to the last bit."
+    )
+
+
+def nodes(record: Record) -> str:
+    """What became of sweeps on a cluster whose nodes were killed."""
+    return (
+        f"**{record['nodes_lost']} nodes lost, {record['equal']} of {record['runs']} runs equal**: sweeps on a real "
+        "Ray cluster of three nodes on loopback, whose nodes were killed in the middle and replaced. "
+        f"{record['retries']} times a run went on on another node, {record['started_over']} of them from nothing; the "
+        "others from a checkpoint or a finished stage that had reached the store. At the end every run was compared "
+        "with the same run on one machine, to the last bit."
+    )
+
+
+def memory(record: Record) -> str:
+    """How much memory a large model takes."""
+    measured = record["results"]["measured"]
+    rows = [
+        (
+            one["what"],
+            "" if one["share_pruned"] is None else f"{100 * one['share_pruned']:.0f} %",
+            f"{one['times_the_model']:.2f}×",
+            f"{one['seconds']:.1f}",
+        )
+        for one in measured
+    ]
+    return (
+        f"A convolutional network of {measured[0]['parameters'] / 1e6:.0f} million parameters: the most memory a "
+        "process had beyond what it had before, the model included, as a multiple of its size. Planning and "
+        f"pruning may take {record['results']['most']}×.\n\n"
+        + markdown_table(("what", "channels pruned", "memory", "seconds"), rows)
+    )
+
+
+def pipeline(record: Record) -> str:
+    """How many images a core brings in at the size of ILSVRC-2012."""
+    found = record["results"]
+    rows = [
+        (str(one["workers"]), f"{one['images_per_second']:.0f}", f"{one['images_per_core_second']:.0f}")
+        for one in found["by_workers"]
+    ]
+    parts = ", ".join(f"{name} {ms:.2f}" for name, ms in found["ms_of_a_core_per_image"].items())
+    return (
+        f"Made JPEGs of {found['bytes_per_image'] / 1000:.0f} kB on average, read and augmented as a folder of images "
+        f"is for a training. Milliseconds of a core per image: {parts}.\n\n"
+        + markdown_table(("workers", "images a second", "images a second of a core"), rows)
+    )
+
+
+SECTIONS: dict[str, tuple[str, str, Callable[[Record], str]]] = {
+    "chaos.json": ("Killed at any moment", "make chaos", kills),
+    "parsers.json": ("Files from anywhere", "make fuzz-parsers", inputs),
+    "ddp.json": ("Several processes", "python -m tests.ddp_difference", processes),
+    "nodes.json": ("Nodes lost", "python -m tests.lost_nodes", nodes),
+    "large_model.json": ("Large models", "python benchmarks/large_model.py --json results/large_model.json", memory),
+    "ilsvrc-input.json": (
+        "Images for ILSVRC-2012",
+        "python benchmarks/ilsvrc_input.py --json results/ilsvrc-input.json",
+        pipeline,
+    ),
+}
+
+
+if __name__ == "__main__":
+    main()

@@ -21,6 +21,13 @@ class Costs(TypedDict):
     parameters: float
 
 
+class Exactness(TypedDict):
+    """The largest difference between the outputs of the pruned and the masked network, and their largest output."""
+
+    error: float
+    scale: float
+
+
 class LayerResult(TypedDict):
     """What became of a batch norm."""
 
@@ -75,6 +82,7 @@ class Results(TypedDict, total=False):
     cost_after: Costs
     choosing: list[Tried]
     seconds: dict[str, float]
+    exactness: Exactness | None
     latency: dict[str, Any]
     unreadable: dict[str, str]
 

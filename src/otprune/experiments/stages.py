@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import Any
 
-from torch import nn
+from torch import Tensor, nn
 
 import otprune as ot
 from otprune import models
@@ -19,6 +19,7 @@ from otprune.deploy import stopwatch
 from otprune.errors import OtpruneError
 from otprune.experiments import attribution
 from otprune.experiments.choosing import Chosen, choose
+from otprune.experiments.exactness import exactness
 from otprune.experiments.folder import FINETUNED, PRUNED, SCRATCH, SPARSE, found_in, write_json
 from otprune.experiments.meeting_latency import Clock
 from otprune.experiments.pipeline import Pipeline
@@ -36,6 +37,7 @@ from otprune.training.loop import SAVE_EVERY_SECONDS, train_together
 from otprune.training.run import EpochRecord, Run
 
 TOGETHER = 4  # as many as a GPU gains from
+COMPARED_IMAGES = 2
 
 
 def run(
@@ -110,6 +112,7 @@ def prune_by(
     attribution.note(pipeline.folder, "prune", pipeline.device, anew=True)
     with _timed([pipeline], "prune"):
         small = ot.prune(model, plan)
+        exact = exactness(model, small, plan, _some_images(pipeline))
         measured = pipeline.accuracies("pruned", small)
         measured |= pipeline.accuracies("folded", ot.fold_constants(ot.prune(model, plan), model, plan))
         measured |= pipeline.accuracies("recalibrated", _recalibrated(pipeline, small))
@@ -118,6 +121,7 @@ def prune_by(
     plan.save(pipeline.folder / "plan.json")
     pipeline.note(
         **measured,
+        exactness=exact,
         cost_before=before,
         cost_after=after,
         remarks=remarks(pipeline.experiment, plan, after["flops"] / before["flops"]),
@@ -295,6 +299,10 @@ def _scaling_factors(model: nn.Module, plan: PruningPlan) -> dict[str, list[floa
 def _recalibrated(pipeline: Pipeline, small: nn.Module) -> nn.Module:
     images = pipeline.experiment.pruning.calibration_images
     return ot.recalibrate(small, calibration(pipeline.data, pipeline.experiment.training, images))
+
+
+def _some_images(pipeline: Pipeline) -> Tensor:
+    return next(iter(calibration(pipeline.data, pipeline.experiment.training, COMPARED_IMAGES)))[:COMPARED_IMAGES]
 
 
 def drawn_anew(pipeline: Pipeline, pruned: nn.Module) -> nn.Module:

@@ -15,8 +15,6 @@ machine; otherwise it starts afresh.
 """
 
 import argparse
-import hashlib
-import json
 import sys
 import tempfile
 import time
@@ -29,14 +27,13 @@ import torch
 from torch import Tensor, nn
 
 from otprune import models
-from otprune.files import write_atomically
 from otprune.provenance import provenance
 from otprune.training.run import Training
 from tests import groups
 from tests.disturbed import KILLED, restarts, train_disturbed
 from tests.disturbed import TRAINING as DISTURBED
+from tests.long_runs import ROOT, digest_of, gone_on_from, write
 
-ROOT = groups.ROOT
 PROCESSES = (2, 4)
 EPOCHS = {"smooth": 10, "plain": 10, "digits_net": 5}
 KILLS = [(rank, step) for step in (2, 21, 22, 30, 63) for rank in (0, 1)]
@@ -77,19 +74,18 @@ def main() -> None:
 def begun(path: Path) -> dict[str, Any]:
     """The record to go on from, or an empty one."""
     fresh = {"code": fingerprint(), "provenance": provenance()}
-    found: dict[str, Any] = json.loads(path.read_bytes()) if path.exists() else {}
-    if {key: found.get(key) for key in fresh} == fresh:
-        return found
-    return fresh | {"differences": [], "killed": [], "kills": 0, "restarts_survived": 0}
+    empty = {"differences": [], "killed": [], "kills": 0, "restarts_survived": 0}
+    return fresh | empty | gone_on_from(path, fresh)
 
 
 def fingerprint() -> str:
-    """A digest of what trains, and of what measures it."""
+    """A digest of what trains, and of what measures it.
+
+    >>> len(fingerprint())
+    64
+    """
     tests = [ROOT / "tests" / f"{name}.py" for name in ("ddp_difference", "disturbed", "groups", "processes")]
-    digest = hashlib.sha256()
-    for path in (*sorted((ROOT / "src" / "otprune" / "training").rglob("*.py")), *tests):
-        digest.update(path.read_bytes())
-    return digest.hexdigest()
+    return digest_of([*(ROOT / "src" / "otprune" / "training").rglob("*.py"), *tests])
 
 
 def compare(name: str, record: dict[str, Any], folder: Path, path: Path) -> None:
@@ -104,7 +100,7 @@ def compare(name: str, record: dict[str, Any], folder: Path, path: Path) -> None
         for size in PROCESSES
     ]
     record["differences"] += found
-    write(record, path)
+    write(path, record)
     for one in found:
         print(f"{name} {one['precision']}, {one['processes']} processes: {one['largest_difference']:.1e}", flush=True)
 
@@ -155,18 +151,13 @@ def kill(rank: int, step: int, record: dict[str, Any], folder: Path, path: Path)
     record["killed"].append({"rank": rank, "step": step, "of": steps(), "same_weights": same, "seconds": seconds})
     record["kills"] += 1
     record["restarts_survived"] += again
-    write(record, path)
+    write(path, record)
     print(f"rank {rank} killed in step {step}: {'the same weights' if same else ended.stderr}", flush=True)
 
 
 def steps() -> int:
     """Of a training that is disturbed."""
     return DISTURBED.epochs * (len(groups.DIGITS.train) // DISTURBED.batch)
-
-
-def write(record: dict[str, Any], path: Path) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    write_atomically(path, (json.dumps(record, indent=2) + "\n").encode())
 
 
 if __name__ == "__main__":

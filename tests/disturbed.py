@@ -3,6 +3,7 @@
 import os
 import signal
 import sys
+import time
 from pathlib import Path
 
 from torch import Tensor, nn
@@ -46,11 +47,13 @@ class Disturbed(nn.Module):
 
 
 def _press_ctrl_c() -> None:
-    """To torchrun, as from a shell; this process goes on when it has been told of it."""
-    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    """To torchrun, as from a shell; this process goes on when it has been told of it, in whichever of its threads."""
+    told: list[int] = []
+    before = signal.signal(signal.SIGINT, lambda number, _: told.append(number))
     os.kill(os.getppid(), signal.SIGINT)
-    signal.sigwait({signal.SIGINT})
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+    while not told:
+        time.sleep(0.01)
+    signal.signal(signal.SIGINT, before)
     signal.raise_signal(signal.SIGINT)
 
 

@@ -10,8 +10,6 @@ starts afresh, because a record that mixes two versions of the code says nothing
 from __future__ import annotations
 
 import argparse
-import hashlib
-import json
 import math
 import multiprocessing
 import random
@@ -26,13 +24,13 @@ from typing import Any, NamedTuple
 
 import torch
 
-from otprune.files import write_atomically
 from otprune.provenance import provenance
 from tests.checking import TOLERANCE, Outcome
+from tests.long_runs import ROOT, digest_of, gone_on_from, sources, write
 from tests.net_patterns import patterns
 from tests.random_nets import RandomChoices, Spec, build, check, gammas, random_mask, random_spec
 
-ROOT = Path(__file__).resolve().parent.parent
+COUNTERS = ("frozen_reasons", "patterns")
 WORKERS = 2
 WRITE_EVERY = 50
 
@@ -87,24 +85,14 @@ class Record:
         if math.isfinite(outcome.error):
             self.largest_error = max(self.largest_error, outcome.error)
 
-    def is_of(self, other: Record) -> bool:
-        """Whether both come from the same seed, code and machine."""
-        return (self.seed, self.code, self.provenance) == (other.seed, other.code, other.provenance)
-
     def write(self, path: Path) -> None:
-        """Write the record whole or not at all, the most frequent reasons and patterns first."""
-        counters = {"frozen_reasons": self.frozen_reasons, "patterns": self.patterns}
-        data = vars(self) | {name: dict(counter.most_common()) for name, counter in counters.items()}
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(path, (json.dumps(data, indent=2, ensure_ascii=False) + "\n").encode())
+        """Write the record, the most frequent reasons and patterns first."""
+        write(path, vars(self) | {name: dict(getattr(self, name).most_common()) for name in COUNTERS})
 
     @staticmethod
-    def read(path: Path) -> Record:
-        """The record that `write` wrote."""
-        data = json.loads(path.read_bytes())
-        for name in ("frozen_reasons", "patterns"):
-            data[name] = Counter(data[name])
-        return Record(**data)
+    def of(data: dict[str, Any]) -> Record:
+        """The record that `write` wrote, or the beginning of one."""
+        return Record(**data | {name: Counter(data.get(name, {})) for name in COUNTERS})
 
 
 def main() -> None:
@@ -131,15 +119,7 @@ def run(count: int, seed: int, path: Path) -> Record:
 
 def started(seed: int, path: Path) -> Record:
     """The record to go on from: the one in the file if it is of this run, else an empty one."""
-    fresh = Record(seed, fingerprint(), provenance())
-    if not path.exists():
-        return fresh
-    found = Record.read(path)
-    if found.is_of(fresh):
-        print(f"going on from {path}: {found.networks} networks done")
-        return found
-    print(f"{path} is of another seed, code or machine: starting afresh")
-    return fresh
+    return Record.of(gone_on_from(path, {"seed": seed, "code": fingerprint(), "provenance": provenance()}))
 
 
 def fingerprint() -> str:
@@ -148,19 +128,7 @@ def fingerprint() -> str:
     >>> len(fingerprint())
     64
     """
-    return digest_of([*(ROOT / "src").rglob("*.py"), *_testing_code()])
-
-
-def digest_of(code: Iterable[Path]) -> str:
-    """A digest of some files of this project.
-
-    >>> digest_of([]) == digest_of([ROOT / "README.md"])
-    False
-    """
-    digest = hashlib.sha256()
-    for path in sorted(code):
-        digest.update(path.relative_to(ROOT).as_posix().encode() + b"\0" + path.read_bytes())
-    return digest.hexdigest()
+    return digest_of([*sources(), *_testing_code()])
 
 
 def _testing_code() -> Iterable[Path]:

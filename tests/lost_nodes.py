@@ -10,7 +10,6 @@ from its record if that has the same code and the same machine; otherwise it sta
 from __future__ import annotations
 
 import argparse
-import json
 import random
 import sys
 import tempfile
@@ -31,14 +30,12 @@ from otprune.experiments.experiment import Experiment, Finetuning
 from otprune.experiments.pipeline import open_pipelines
 from otprune.experiments.runs_table import RunsTable
 from otprune.experiments.stages import run as run_here
-from otprune.files import write_atomically
 from otprune.provenance import provenance
-from tests.fuzz import fingerprint
+from tests.long_runs import ROOT, digest_of, gone_on_from, sources, write
 from tests.ray_cluster import RayCluster, ray_cluster
 from tests.ray_sweeps import Watched, lose_a_node, outcome
 from tests.small_runs import CPU, EXPERIMENT
 
-ROOT = Path(__file__).resolve().parent.parent
 RUNS = 4
 SAVE_EVERY_SECONDS = 1.0
 SHARE_OF_MOMENTS = 0.005  # of those that are looked at, fifty a second
@@ -61,15 +58,6 @@ class Record:
     started_over: int = 0
     gone_on_from: dict[str, int] = field(default_factory=dict)
 
-    def is_of(self, other: Record) -> bool:
-        """Whether both come from the same code and machine."""
-        return (self.code, self.provenance) == (other.code, other.provenance)
-
-    def write(self, path: Path) -> None:
-        """Write the record whole or not at all."""
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(path, (json.dumps(asdict(self), indent=2, ensure_ascii=False) + "\n").encode())
-
 
 def main() -> None:
     """Run, and fail if any run came out otherwise than on one machine."""
@@ -82,18 +70,25 @@ def main() -> None:
         one_more_sweep(record, options.nodes - record.nodes_lost)
         if fingerprint() != record.code:
             sys.exit("the code was changed meanwhile, so what came of the last sweep says nothing: start again")
-        record.write(options.json)
+        write(options.json, asdict(record))
         print(summary(record), flush=True)
     sys.exit(1 if record.equal < record.runs else 0)
 
 
 def started(path: Path) -> Record:
     """The record to go on from: the one in the file if it is of this code and machine, else an empty one."""
-    fresh = Record(fingerprint(), provenance() | {"ray": version("ray")})
-    if not path.exists():
-        return fresh
-    found = Record(**json.loads(path.read_bytes()))
-    return found if found.is_of(fresh) else fresh
+    machine = provenance() | {"ray": version("ray")}
+    return Record(**gone_on_from(path, {"code": fingerprint(), "provenance": machine}))
+
+
+def fingerprint() -> str:
+    """A digest of what sweeps, and of what kills its nodes.
+
+    >>> len(fingerprint())
+    64
+    """
+    tests = ("lost_nodes", "ray_cluster", "ray_sweeps", "small_runs")
+    return digest_of([*sources(), *(ROOT / "tests" / f"{name}.py" for name in tests)])
 
 
 def one_more_sweep(record: Record, nodes: int) -> None:

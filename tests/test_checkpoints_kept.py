@@ -124,6 +124,18 @@ def test_a_checkpoint_of_another_configuration_is_refused(
         differing(tmp_path)
 
 
+def test_a_refused_checkpoint_leaves_the_model_as_it_was(tmp_path: Path) -> None:
+    broken_off(tmp_path, after=1)
+    found = checkpoints(tmp_path)[-1]
+    tensors, metadata = contents(found)
+    strange = {"training": json.dumps(metadata["training"]), "state": json.dumps(metadata["state"] | {"lam": "much"})}
+    found.write_bytes(safetensors.torch.save(tensors, strange))
+    model = net()
+    with pytest.raises(CheckpointError, match=f"{found}: is no checkpoint of this training: .*lam"):
+        Run(model, DIGITS, SHORT, tmp_path)
+    torch.testing.assert_close(model.state_dict(), net().state_dict(), rtol=0, atol=0)
+
+
 def test_a_file_that_is_no_checkpoint_is_refused(tmp_path: Path) -> None:
     safetensors.torch.save_file({"weight": torch.zeros(1)}, tmp_path / "at-00001-0000001.safetensors")
     with pytest.raises(CheckpointError, match="is no checkpoint of a training"):

@@ -1,15 +1,21 @@
 """Several processes train what one would: the same images, the penalty once, the same weights in all of them."""
 
+import subprocess
+import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
+import torch.distributed as dist
 from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
 
 from otprune.errors import TrainingError
 from otprune.training import distributed
+from otprune.training.asking import EVERY_STEPS, Asking
 from otprune.training.data import AnyDataset
 from otprune.training.data.folder import ImageFolderDataset
 from otprune.training.data.share import Share
@@ -84,6 +90,86 @@ def draw(folder: Path) -> None:
     drawing = Drawing()
     train(Run(nn.Sequential(drawing, net().float()), DIGITS, Training(epochs=1, batch=400)))
     left(folder, {"drawn": torch.stack(drawing.drawn)})
+
+
+@pytest.mark.parametrize("synchronized", [False, True], ids=["each by its share", "synchronized"])
+def test_processes_that_built_different_weights_start_from_those_of_the_first(
+    synchronized: bool, tmp_path: Path
+) -> None:
+    together(2, built_apart, tmp_path, synchronized)
+    first, second = (found(tmp_path, number) for number in range(2))
+    assert difference(first, second) == 0
+    assert difference(first, seeded(0).state_dict()) == 0
+    assert difference(first, seeded(1).state_dict()) > 0.1
+
+
+def seeded(seed: int) -> nn.Module:
+    torch.manual_seed(seed)
+    built = nn.Sequential(nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4), nn.Flatten(), nn.Linear(144, 10))
+    built[1].running_mean += seed
+    built[1].num_batches_tracked += seed
+    return built.to(memory_format=torch.channels_last)
+
+
+def built_apart(folder: Path, synchronized: bool) -> None:
+    """The module that runs forward may have copies in the place of the model's own tensors, as on a GPU it has."""
+    model = seeded(distributed.share().number)
+    copied = ["0.weight", "1.running_mean", "1.num_batches_tracked", "3.weight"]
+    DistributedDataParallel._set_params_and_buffers_to_ignore_for_model(model, copied)
+    Run(model, DIGITS, replace(TRAINING, sync_batch_norm=synchronized))
+    left(folder, model.state_dict())
+
+
+def test_processes_ask_each_other_after_some_steps_and_stop_at_the_same(tmp_path: Path) -> None:
+    together(2, asked_to_stop, tmp_path)
+    first, second = ((tmp_path / f"{number}.txt").read_text() for number in range(2))
+    assert first == second
+    stopped, asked = map(int, first.split())
+    assert 100 <= stopped <= 100 + EVERY_STEPS and asked < stopped / 2
+
+
+def asked_to_stop(folder: Path) -> None:
+    """One of two processes wants to, after the hundredth of steps that take no time."""
+    asked, all_reduce = 0, dist.all_reduce
+
+    def counted(*arguments: Any) -> None:
+        nonlocal asked
+        asked += 1
+        all_reduce(*arguments)
+
+    dist.all_reduce, asking, step = counted, Asking(), 1
+    while not asking.most(int(step >= 100 and not distributed.leads()), otherwise=0):
+        step += 1
+    dist.all_reduce = all_reduce
+    (folder / f"{distributed.share().number}.txt").write_text(f"{step} {asked}")
+
+
+@pytest.mark.parametrize(
+    ("said", "gone"),
+    [
+        ("[/gloo/transport/tcp/pair.cc:534] Connection closed by peer [127.0.0.1]:1234", True),
+        ("[/gloo/transport/tcp/buffer.cc:72] Read error [127.0.0.1]:1234: Connection reset by peer", True),
+        (
+            "NCCL error: ncclRemoteError: A call failed possibly due to a network error or a remote process exiting",
+            True,
+        ),
+        ("NCCL error: ncclInvalidUsage: invalid usage. Duplicate GPU detected : rank 0 and rank 1", False),
+        ("NCCL error: ncclSystemError: System call (e.g. socket, malloc) failed. Error while creating shared", False),
+        ("[/gloo/allreduce.cc:30] invalid number of elements", False),
+    ],
+)
+def test_only_what_says_that_a_process_is_gone_is_told_as_that(said: str, gone: bool) -> None:
+    assert distributed.is_lost_connection(RuntimeError(said)) == gone
+    assert distributed.is_lost_connection(dist.DistBackendError(said)) == gone
+
+
+def test_a_torch_without_processes_that_train_together_still_trains_in_one() -> None:
+    """Made from one that has them, by taking away what is not built then."""
+    without = (
+        "import sys, torch.distributed as dist; del dist.Store, dist.PrefixStore;"
+        "sys.modules['torch.distributed.rendezvous'] = None; import otprune.training"
+    )
+    subprocess.run([sys.executable, "-c", without], check=True)
 
 
 @pytest.mark.parametrize("done", [0, 2])

@@ -1,15 +1,22 @@
 """The command line under torchrun: what it does, what it refuses, and that a kill or Ctrl-C loses nothing."""
 
 import json
+import os
+import time
 from pathlib import Path
 
 import pytest
 import torch
 from safetensors.torch import load_file
 
+from otprune.cli.running import errors_in_one_line
+from otprune.cli.together import run_together
+from otprune.errors import TrainingError
+from otprune.training import distributed
+from otprune.training.asking import EVERY_STEPS
 from otprune.training.checkpoint import checkpoints
 from tests.disturbed import FAILED, INTERRUPT_AT, INTERRUPTED, KILLED, restarts, train_disturbed
-from tests.groups import difference, found, otprune_together, together, torchrun
+from tests.groups import difference, finished, found, otprune_together, together, torchrun
 
 SMALL = ("--model", "tests.small_runs:net", "--data", "digits", "--device", "cpu")
 DISTURBED = ("--model", "tests.disturbed:net", "--data", "digits", "--device", "cpu", "--epochs", "2")
@@ -52,7 +59,8 @@ def test_ctrl_c_stops_both_and_the_same_command_goes_on_to_the_same_end(tmp_path
     stopped = torchrun("otprune", "train", *DISTURBED, "--out", f"{run}", **{INTERRUPTED: "1"})
     assert stopped.returncode != 0
     assert stopped.stderr.count(f"stopped and saved in {run / 'train'}: give the same command again to go on") == 1
-    assert [path.name for path in checkpoints(run / "train")] == [f"at-00000-{INTERRUPT_AT:07d}.safetensors"]
+    [saved] = [path.name for path in checkpoints(run / "train")]
+    assert saved in [f"at-00000-{INTERRUPT_AT + later:07d}.safetensors" for later in range(EVERY_STEPS + 1)]
     for folder in (run, whole):
         ends = otprune_together(2, tmp_path, "train", *DISTURBED, "--out", f"{folder}")
         assert [done.code for done in ends] == [0, 0], ends
@@ -75,6 +83,49 @@ def test_what_cannot_be_done_together_is_told_once(arguments: tuple[str, ...], s
     assert sorted(said in done.err for done in ends) == [False, True]
     assert "".join(done.err for done in ends).count("\n") == 1
     assert not (tmp_path / "run").exists()
+
+
+def test_a_verb_for_one_process_is_refused_aloud_though_the_others_could_end_before_the_first_speaks() -> None:
+    """torchrun ends all processes as soon as it has seen one end."""
+    ended = torchrun("tests.late_leader", "prune", "--out", "nowhere")
+    assert ended.returncode != 0
+    assert ended.stderr.count("otprune prune is for one process, and torchrun started 2") == 1
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (KeyError("a name"), ("Traceback", "in failing", "KeyError: 'a name'")),
+        (OSError(28, "No space left", "disk"), ("disk: no space left. What was finished is kept: mend this, then",)),
+        (TrainingError("layer 3 is odd"), ("layer 3 is odd\n",)),
+    ],
+    ids=["unexpected", "of the system", "of the library"],
+)
+def test_what_the_leader_fails_at_is_for_the_leader_to_tell(
+    error: Exception, told: tuple[str, ...], tmp_path: Path
+) -> None:
+    assert finished(2, fail_in_the_leader, error, tmp_path) == [1, 1]
+    leader, other = ((tmp_path / f"{rank}.txt").read_text() for rank in (0, 1))
+    assert all(part in leader for part in told), leader
+    assert other == ""
+
+
+def fail_in_the_leader(error: Exception, folder: Path) -> None:
+    """A command whose leader takes its time between the error, which the other hears of at once, and telling it."""
+
+    def failing() -> None:
+        raise error
+
+    def command() -> None:
+        with errors_in_one_line():
+            try:
+                distributed.led(failing)
+            finally:
+                time.sleep(distributed.leads())
+
+    with (folder / f"{os.environ['RANK']}.txt").open("w") as file:
+        os.dup2(file.fileno(), 2)
+    run_together(command, ["train"])
 
 
 @pytest.mark.parametrize("rank", [0, 1])

@@ -1,30 +1,36 @@
 """The grid of a sweep, the table of its runs, and the store that keeps them: what of a cluster needs no cluster."""
 
+import os
 import re
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from io import StringIO
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from rich.console import Console
+from torch.utils.data import DataLoader
 
 from otprune.errors import TrainingError
 from otprune.experiments import stages
 from otprune.experiments.cluster.connection import connected
-from otprune.experiments.cluster.driver import Share
+from otprune.experiments.cluster.driver import Portion
+from otprune.experiments.cluster.endings import how_to_go_on, told, why_unsaved
 from otprune.experiments.cluster.following import OnScreen
 from otprune.experiments.cluster.mirror import Superseded
 from otprune.experiments.cluster.news import Began, Said, Stood
 from otprune.experiments.cluster.store import IN_VAIN, Begun, Files, Store
 from otprune.experiments.cluster.work import Assignment, Manner, Stopped, perform
-from otprune.experiments.experiment import Finetuning
+from otprune.experiments.experiment import Experiment, Finetuning
 from otprune.experiments.grid import Grid, is_finished
 from otprune.experiments.runs_table import RunsTable, State, moving
 from otprune.experiments.standing import Standing
 from otprune.training.checkpoint import checkpoints
+from otprune.training.run import Training
+from tests import streams
 from tests.command_line import run_here
 from tests.ray_sweeps import outcome
 from tests.small_runs import EXPERIMENT, pipeline, read
@@ -51,6 +57,18 @@ def test_several_networks_are_told_apart_by_their_folders(tmp_path: Path) -> Non
     assert done.out.count("┃ network ") == 2  # in the table of runs, and in that of means
     groups = read(tmp_path / "summary.json")["over_seeds"]
     assert [(group["model"], group["seeds"]) for group in groups] == [(name, [0, 1]) for name in sorted(names)]
+
+
+def test_a_grid_that_grows_by_a_network_goes_on_with_what_there_is(tmp_path: Path) -> None:
+    first, second = "tests.small_runs:net", "tests.processes:net"
+    asked: dict[str, object] = {"data": "digits", "device": "cpu", "epochs": 1, "finetune_epochs": 0, "lam": "1e-3"}
+    assert run_here("sweep", **asked, model=first, out=tmp_path).code == 0
+    before = {path: path.stat().st_mtime_ns for path in (tmp_path / "lam1e-3-seed0").glob("*.safetensors")}
+    done = run_here("sweep", **asked, model=f"{second},{first}", out=tmp_path)
+    assert done.code == 0, done.err
+    models = {path.parent.name: read(path)["experiment"]["model"] for path in tmp_path.glob("*/record.json")}
+    assert models == {"lam1e-3-seed0": first, "tests.processes-net-lam1e-3-seed0": second}
+    assert before and all(path.stat().st_mtime_ns == written for path, written in before.items())
 
 
 @pytest.mark.parametrize(
@@ -184,12 +202,65 @@ def test_a_model_comes_after_its_measurements_and_hidden_files_stay(tmp_path: Pa
     assert [path.name for path in (tmp_path / "a").iterdir()] == ["results.json"]
 
 
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (TrainingError("layer 3 is odd:\nsee why"), "layer 3 is odd:\nsee why"),
+        (ValueError("3 is odd\nFile work.py, line 5"), "ValueError: 3 is odd"),
+        (
+            torch.OutOfMemoryError("CUDA out of memory.\nTried"),
+            "OutOfMemoryError: CUDA out of memory. Give",
+        ),
+    ],
+)
+def test_an_error_on_a_node_is_told_without_where_in_the_code_it_was(error: Exception, said: str) -> None:
+    found = told(error)
+    assert found.startswith(said) and found.count("\n") == said.count("\n")
+    assert ("--gpus-per-run" in found) == isinstance(error, torch.OutOfMemoryError)
+
+
+def test_runs_that_could_not_be_saved_when_they_were_stopped_are_named(tmp_path: Path) -> None:
+    """One was saved, one had not begun, one found the disk full, and one had not ended in time."""
+    store = Store(tmp_path, ["b"])
+    store.stop()
+    with pytest.raises(TrainingError) as refused:
+        store.begin("b", "node")
+    ends = {"a": Stopped("saved"), "b": refused.value, "c": OSError(28, "No space left on device")}
+    unsaved = {run: why for run, error in ends.items() if (why := why_unsaved(error)) is not None}
+    text = how_to_go_on(tmp_path, unsaved | {"d": ""})
+    left = "by c (OSError: [Errno 28] No space left on device), d: give the same command"
+    assert text.startswith(f"stopped and saved in {tmp_path}, but for what was done since") and left in text
+
+
+@pytest.mark.parametrize(("cpus", "workers"), [(1.0, 1), (0.5, 1), (2.0, 2)])
+def test_a_run_on_a_node_reads_with_as_many_processes_as_it_has_cpus(
+    cpus: float, workers: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(64)))
+    started: list[int] = []
+
+    class Loader(DataLoader[Any]):
+        def __init__(self, *arguments: Any, num_workers: int, **options: Any) -> None:
+            started.append(num_workers)
+            options |= {"persistent_workers": False, "prefetch_factor": None}
+            super().__init__(*arguments, num_workers=0, **options)
+
+    monkeypatch.setattr("otprune.training.data.stream.DataLoader", Loader)
+    images = Experiment(
+        *("tests.streams:net", str(streams.make_folder(tmp_path / "images"))),
+        training=Training(epochs=1, batch=4),
+        finetuning=Finetuning(epochs=0),
+    )
+    assert perform(Assignment(tmp_path / "a", images, Manner("cpu", cpus=cpus)), Store(tmp_path, ["a"]), "node") is None
+    assert started and set(started) == {workers}
+
+
 def test_gpus_are_shared_where_there_are_any() -> None:
-    assert Share(together=4).of({"GPU": 8.0}) == (1.0, 0.25) and Share(together=4).of({}) == (1.0, 0.0)
-    assert Share(2.0, 0.5, 4).of({"GPU": 8.0}) == (2.0, 0.5)
-    assert 3 * Share(together=3).of({"GPU": 1.0})[1] <= 1
+    assert Portion(together=4).of({"GPU": 8.0}) == (1.0, 0.25) and Portion(together=4).of({}) == (1.0, 0.0)
+    assert Portion(2.0, 0.5, 4).of({"GPU": 8.0}) == (2.0, 0.5)
+    assert 3 * Portion(together=3).of({"GPU": 1.0})[1] <= 1
     with pytest.raises(TrainingError, match=r"--gpus-per-run must be part of a GPU, or a whole number .* not 1\.5"):
-        Share(gpus=1.5)
+        Portion(gpus=1.5)
 
 
 @pytest.mark.parametrize(

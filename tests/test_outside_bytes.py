@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import bz2
 import gzip
 import io
 import json
+import lzma
 import os
 import struct
 import tarfile
@@ -176,6 +178,15 @@ class TestArchives:
         (tmp_path / "a.tar.gz").write_bytes(gzip.compress(head.tobuf() * 5000))
         with pytest.raises(DataError, match=r"a\.tar\.gz is damaged"):
             extract(tmp_path / "a.tar.gz", {}, tmp_path)
+
+    @pytest.mark.parametrize("pack", [gzip.compress, bz2.compress, lzma.compress])
+    def test_an_archive_that_is_packed_twice(self, pack: Callable[[bytes], bytes], tmp_path: Path) -> None:
+        """Only what is packed once is unpacked within bounds."""
+        inner = pack(gzip.decompress(tar_of({"a.bin": b"a"})))
+        (tmp_path / "a.tar.gz").write_bytes(gzip.compress(inner))
+        with pytest.raises(DataError, match=r"a\.tar\.gz is damaged"):
+            extract(tmp_path / "a.tar.gz", {"a.bin": 64}, tmp_path)
+        assert not (tmp_path / "a.bin").exists()
 
     @pytest.mark.parametrize("name", ["../up", "/absolute", "a/../../up", "a\\..\\up"])
     def test_names_that_lead_out(self, name: str, tmp_path: Path) -> None:

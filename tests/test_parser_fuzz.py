@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from otprune.provenance import provenance
-from tests.fuzz import ROOT
+from tests.long_runs import ROOT
 from tests.parser_fuzz.__main__ import run
 from tests.parser_fuzz.record import Parser, Record, fingerprint, started
 from tests.parser_fuzz.target import Target
@@ -82,7 +82,7 @@ def test_failures_are_kept_with_their_input(tmp_path: Path) -> None:
     record = Record(0, "code", {}, {"plan": Parser()})
     record.parsers["plan"].add(None, 7, b"bad", "KeyError")
     record.write(tmp_path / "parsers.json")
-    found = Record.read(tmp_path / "parsers.json")
+    found = Record.of(json.loads((tmp_path / "parsers.json").read_text()))
     assert found == record and found.failures == 1
     assert found.parsers["plan"].failures == [{"number": 7, "problem": "KeyError", "input": "YmFk"}]
 
@@ -107,9 +107,13 @@ def test_hangs_and_allocations_are_failures() -> None:
             while True:
                 pass
 
-        trying.SECONDS = 1
         trying.limit_memory()
-        for read in (hang, lambda *given: bytearray(trying.MEMORY + 1), lambda *given: None):
+        enough = trying.SECONDS
+        for trying.SECONDS, read in (
+            (1, hang),
+            (enough, lambda *given: bytearray(trying.MEMORY + 1)),
+            (enough, lambda *given: None),
+        ):
             outcome, problem = trying.problem(Target("bytes", [b""], read), b"", 0, Path())
             print(outcome, problem and problem.splitlines()[-1])
     """

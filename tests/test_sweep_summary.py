@@ -2,13 +2,16 @@
 
 import json
 import statistics
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from otprune.report.summary import over_seeds, summarize, summary
+from otprune.training.holding import holding
 from tests.command_line import Done, otprune
+from tests.processes import start
 
 ASKED: dict[str, object] = {"epochs": 1, "finetune_epochs": 1, "ratio": 0.3, "rule": "ns"}
 
@@ -80,6 +83,26 @@ def test_of_runs_that_failed_and_others_there_are_the_others(tmp_path: Path) -> 
     done = otprune("sweep", **ASKED, lam="1e30,1e-3", out=tmp_path)
     assert done.code == 1
     assert [run["run"] for run in read(tmp_path / "summary.json")["runs"]] == ["lam1e-3-seed0"]
+
+
+def test_a_sweep_waits_for_another_that_summarizes_in_the_same_folder(tmp_path: Path) -> None:
+    folder, ready = tmp_path / "runs", tmp_path / "ready"
+    other = start(hold_for_a_while, folder, ready)
+    while other.is_alive() and not ready.exists():
+        time.sleep(0.01)
+    done = otprune("sweep", **ASKED, lam="1e-3", out=folder)
+    other.kill()
+    other.join()
+    assert done.code == 0, done.err
+
+
+def hold_for_a_while(folder: Path, ready: Path) -> None:
+    """Until the run of the other sweep is finished, and a little longer."""
+    with holding([folder]):
+        ready.touch()
+        while not list(folder.glob("*/record.json")):
+            time.sleep(0.01)
+        time.sleep(1)
 
 
 def test_a_sweep_that_never_began_leaves_nothing(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Pages that are made from records: written, or compared with what they should be."""
+"""Pages that are made from records or settings: written, or compared with what they should be."""
 
 import argparse
 import sys
@@ -19,4 +19,4 @@ def written_or_checked(path: Path, fresh: str, check: bool, command: str) -> Non
     if not check:
         path.write_text(fresh, encoding="utf-8")
     elif not path.exists() or path.read_text(encoding="utf-8") != fresh:
-        sys.exit(f"{path.relative_to(ROOT)} does not match the records under results/: run `{command}`")
+        sys.exit(f"{path.relative_to(ROOT)} is not what it should be: run `{command}`")

@@ -5,7 +5,7 @@ python -m tools.reliability_page --check    only say whether the page is up to d
 """
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,8 @@ from tools.pages import ROOT, only_check, written_or_checked
 
 Record = dict[str, Any]
 
+TOLERANCE = 1e-6  # between weights
+WITHOUT_KINKS = "smooth"
 PAGE = ROOT / "docs" / "reliability.md"
 INTRODUCTION = """\
 # Through faults
@@ -45,14 +47,16 @@ def _section(results: Path, name: str, title: str, command: str, text: Callable[
 def kills(record: Record) -> str:
     """What processes that were killed left, and what became of them."""
     rows = [(f"`otprune {verb}`", str(number)) for verb, number in record["kills_by_verb"].items()]
-    inside = sum(number for moment, number in record["kills_by_moment"].items() if moment != "time")
+    inside = record["kills"] - record["kills_while_writing"].get("nothing", 0)
+    by_time = record["kills_by_moment"].get("time", 0)
     return (
         f"**{record['survived']} of {record['kills']} kills survived**: processes of the command line were ended with "
-        f"SIGKILL, {inside} of them while a file was written, renamed or removed, the others at any time. After every "
-        "kill each file under its own name was whole, and every stage that had been finished was still there, byte for "
-        f"byte. The same command then went on: **{record['resumed_the_same']} of {record['resumed']}** runs that were "
-        "led to their end had the weights of a run that nobody disturbed, to the last bit, and its records.\n\n"
-        + markdown_table(("killed", "times"), rows)
+        f"SIGKILL, {inside} of them while a file was being written. The moments of {by_time} were drawn by the clock, "
+        f"those of the other {record['kills'] - by_time} shortly after the n-th time that a certain file was begun, "
+        "renamed or removed. After every kill each file under its own name was whole, and every stage that had been "
+        f"finished was still there, byte for byte. The same command then went on: **{record['resumed_the_same']} of "
+        f"{record['resumed']}** runs that were led to their end had the weights of a run that nobody disturbed, to the "
+        "last bit, and its records.\n\n" + markdown_table(("killed", "times"), rows)
     )
 
 
@@ -65,12 +69,27 @@ def inputs(record: Record) -> str:
         for name, found in record["parsers"].items()
     ]
     return (
-        f"**{totals['inputs']:,} inputs, {totals['failures']} failures**: every reader of files from outside was given "
-        "bytes at random and real files that were damaged at random. Each input is accepted, or refused with an error "
-        "of otprune's own. Anything else is a failure: another exception, a hang, much memory. Nothing that "
-        "is read is executed, but for models of one's own: a run's `config.json` may name `file.py:function`, which is "
-        "imported and called, also by `otprune report` and `bench`. Open folders of strangers only where that is known."
-        "\n\n" + markdown_table(("reader", *names, "failures"), rows)
+        f"**{totals['inputs']:,} inputs, {totals['failures']} failures**: {len(rows)} readers of files from outside "
+        "were given bytes at random and real files that were damaged at random. Each input is accepted, or refused "
+        "with an error of otprune's own. Anything else is a failure: another exception, a hang, much memory. Nothing "
+        "that is read is executed, but for models of one's own: a run's `config.json` may name `file.py:function`, "
+        "which is imported and called, also by `otprune report` and `bench`. Open folders of strangers only where that "
+        "is known.\n\n" + markdown_table(("reader", *names, "failures"), rows)
+    )
+
+
+def agreement(differences: Sequence[Mapping[str, Any]]) -> str:
+    """How many of the results of several processes are those of one, to a tolerance."""
+    found = {
+        precision: [one["largest_difference"] for one in differences if one["precision"] == precision]
+        for precision in ("fp64", "fp32")
+    }
+    within = {precision: sum(one <= TOLERANCE for one in ones) for precision, ones in found.items()}
+    smooth = [one["largest_difference"] for one in differences if one["network"] == WITHOUT_KINKS]
+    return (
+        f"To {TOLERANCE:.0e}, {within['fp64']} of {len(found['fp64'])} results in fp64 agree, where the largest "
+        f"difference is {max(found['fp64']):.1e}, and {within['fp32']} of {len(found['fp32'])} in fp32. The network "
+        f"without kinks, `{WITHOUT_KINKS}`, ends within {max(smooth):.1e} in both."
     )
 
 
@@ -89,7 +108,9 @@ def processes(record: Record) -> str:
         "The same training by one process and by several under `torchrun`, with synchronized batch norms and the same "
         "batches: the largest difference between any two weights at the end. Rounding falls differently, and a network "
         "with kinks, such as ReLU and max pools, can carry one rounding far: the last column says how far the training "
-        "by one process in that precision is from the same in fp64.\n\n"
+        "by one process in that precision is from the same in fp64. "
+        + agreement(record["differences"])
+        + "\n\n"
         + markdown_table(header, rows, texts=2)
         + f"\n\n**{record['restarts_survived']} of {record['kills']} restarts survived**: one of two processes was "
         "killed in the middle of a step, `torchrun` started both again, and the weights at the end were those of a "

@@ -28,7 +28,7 @@ from otprune.provenance import provenance
 from tests.chaos.commands import CASES, VERBS, Usual, undisturbed
 from tests.chaos.record import Record, summary
 from tests.chaos.rounds import disturbed
-from tests.fuzz import ROOT, digest_of
+from tests.long_runs import ROOT, digest_of, gone_on_from, sources
 
 MOST_KILLS = 5  # in a round
 IMPORTED = (  # once, by the server that the commands are forked from
@@ -84,15 +84,7 @@ def _one_round(record: Record, usual: dict[str, Usual], kills: int, place: Path)
 
 def started(seed: int, path: Path) -> Record:
     """The record to go on from: the one in the file if it is of this run, else an empty one."""
-    fresh = Record(seed, fingerprint(), provenance())
-    if not path.exists():
-        return fresh
-    found = Record.read(path)
-    if found.is_of(fresh):
-        print(f"going on from {path}: {found.kills} kills done")
-        return found
-    print(f"{path} is of another seed, code or machine: starting afresh")
-    return fresh
+    return Record.of(gone_on_from(path, {"seed": seed, "code": fingerprint(), "provenance": provenance()}))
 
 
 def fingerprint() -> str:
@@ -101,7 +93,7 @@ def fingerprint() -> str:
     >>> len(fingerprint())
     64
     """
-    return digest_of([*(ROOT / "src").rglob("*.py"), *(ROOT / "tests" / "chaos").glob("*.py")])
+    return digest_of([*sources(), *(ROOT / "tests" / "chaos").glob("*.py")])
 
 
 if __name__ == "__main__":

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from otprune.files import write_atomically
 from tests.chaos.commands import CASES, VERBS
 from tests.chaos.rounds import Killed, Round
+from tests.long_runs import write
 
 COUNTERS = ("kills_by_verb", "kills_by_moment", "kills_while_writing", "rounds_by_case")
 BETWEEN = "nothing"  # what is being written when no temporary file is there
@@ -62,21 +61,14 @@ class Record:
         """The one that was killed least."""
         return min(VERBS, key=lambda verb: self.kills_by_verb[verb])
 
-    def is_of(self, other: Record) -> bool:
-        """Whether both come from the same seed, code and machine."""
-        return (self.seed, self.code, self.provenance) == (other.seed, other.code, other.provenance)
-
     def write(self, path: Path) -> None:
-        """Write the record whole or not at all, the most frequent first."""
-        data = vars(self) | {name: dict(getattr(self, name).most_common()) for name in COUNTERS}
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(path, (json.dumps(data, indent=2, ensure_ascii=False) + "\n").encode())
+        """Write the record, the most frequent first."""
+        write(path, vars(self) | {name: dict(getattr(self, name).most_common()) for name in COUNTERS})
 
     @staticmethod
-    def read(path: Path) -> Record:
-        """The record that `write` wrote."""
-        data = json.loads(path.read_bytes())
-        return Record(**data | {name: Counter(data[name]) for name in COUNTERS})
+    def of(data: dict[str, Any]) -> Record:
+        """The record that `write` wrote, or the beginning of one."""
+        return Record(**data | {name: Counter(data.get(name, {})) for name in COUNTERS})
 
 
 def summary(record: Record) -> str:

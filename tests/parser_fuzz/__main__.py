@@ -14,7 +14,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from tests.fuzz import ROOT
+from tests.long_runs import ROOT
 from tests.parser_fuzz.record import Parser, Record, started
 from tests.parser_fuzz.targets import shares
 from tests.parser_fuzz.working import tried

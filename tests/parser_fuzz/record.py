@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import base64
-import json
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from otprune.files import write_atomically
 from otprune.provenance import provenance
-from tests.fuzz import ROOT, digest_of
+from tests.long_runs import digest_of, gone_on_from, sources, write
 
 KEPT_BYTES = 20_000  # of an input that went wrong; a longer one can be drawn again
 
@@ -49,39 +47,24 @@ class Record:
         """How many inputs went wrong."""
         return sum(len(parser.failures) for parser in self.parsers.values())
 
-    def is_of(self, other: Record) -> bool:
-        """Whether both come from the same seed, code and machine."""
-        return (self.seed, self.code, self.provenance) == (other.seed, other.code, other.provenance)
-
     def write(self, path: Path) -> None:
-        """Write it whole or not at all, with the totals."""
+        """Write it with the totals."""
         totals = {
             name: sum(getattr(parser, name) for parser in self.parsers.values())
             for name in ("inputs", "accepted", "refused")
         }
-        data = {**asdict(self), "totals": totals | {"failures": self.failures}}
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(path, (json.dumps(data, indent=2, ensure_ascii=False) + "\n").encode())
+        write(path, {**asdict(self), "totals": totals | {"failures": self.failures}})
 
     @staticmethod
-    def read(path: Path) -> Record:
-        """The record that `write` wrote."""
-        data = json.loads(path.read_bytes())
-        parsers = {name: Parser(**fields) for name, fields in data["parsers"].items()}
+    def of(data: dict[str, Any]) -> Record:
+        """The record that `write` wrote, or the beginning of one."""
+        parsers = {name: Parser(**fields) for name, fields in data.get("parsers", {}).items()}
         return Record(data["seed"], data["code"], data["provenance"], parsers)
 
 
 def started(seed: int, path: Path) -> Record:
     """The record to go on from: the one in the file if it is of this run, else an empty one."""
-    fresh = Record(seed, fingerprint(), provenance())
-    if not path.exists():
-        return fresh
-    found = Record.read(path)
-    if found.is_of(fresh):
-        print(f"going on from {path}")
-        return found
-    print(f"{path} is of another seed, code or machine: starting afresh")
-    return fresh
+    return Record.of(gone_on_from(path, {"seed": seed, "code": fingerprint(), "provenance": provenance()}))
 
 
 def fingerprint() -> str:
@@ -90,4 +73,4 @@ def fingerprint() -> str:
     >>> len(fingerprint())
     64
     """
-    return digest_of([*(ROOT / "src").rglob("*.py"), *Path(__file__).parent.glob("*.py")])
+    return digest_of([*sources(), *Path(__file__).parent.glob("*.py")])

@@ -20,6 +20,7 @@ from tests.parser_fuzz.target import Target
 Outcome = Literal["accepted", "refused"]
 
 SECONDS = 60  # for one input, on a machine that is busy with other things
+MORE_SECONDS = 60  # for the exception after that to come, before the process is ended
 MEMORY = 3 << 30  # beyond what the process has when it begins
 ARBITRARY = 0.1  # the share of inputs that are made from nothing
 
@@ -71,7 +72,7 @@ def _limited() -> Iterator[None]:
 
     signal.signal(signal.SIGALRM, stop)
     signal.alarm(SECONDS)
-    faulthandler.dump_traceback_later(2 * SECONDS, exit=True)
+    faulthandler.dump_traceback_later(SECONDS + MORE_SECONDS, exit=True)
     try:
         yield
     finally:

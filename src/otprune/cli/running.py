@@ -119,8 +119,9 @@ def require_begun(out: Path) -> None:
 
 
 def _tell(message: str) -> None:
-    if distributed.first_to_tell():
-        typer.echo(message, err=True)
+    with distributed.telling() as for_me:
+        if for_me:
+            typer.echo(message, err=True)
 
 
 def _told(problem: OSError) -> str:

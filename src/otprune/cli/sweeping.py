@@ -16,13 +16,13 @@ from otprune.cli.running import console, errors_in_one_line, opened, reports, sa
 from otprune.errors import TrainingError
 from otprune.experiments import stages
 from otprune.experiments.board import board
-from otprune.experiments.cluster.driver import Share, sweep_on
+from otprune.experiments.cluster.driver import Portion, sweep_on
 from otprune.experiments.cluster.following import OnScreen
 from otprune.experiments.experiment import Experiment
 from otprune.experiments.explained import MEANINGS
 from otprune.experiments.fields import Flat
-from otprune.experiments.folder import FINETUNED, read_json
-from otprune.experiments.grid import RECORD, Grid, is_finished
+from otprune.experiments.folder import FINETUNED, RECORD, read_json
+from otprune.experiments.grid import Grid, is_finished
 from otprune.experiments.pipeline import Pipeline
 from otprune.experiments.reporting import Report, Several
 from otprune.experiments.runs_table import InTable, RunsTable, State, moving
@@ -34,6 +34,7 @@ from otprune.training.failures import RunsFailed
 from otprune.training.holding import holding
 
 CLUSTER = "Cluster"
+PATIENCE = 60.0  # seconds for another sweep in the same folder to summarize
 
 
 @app.command()
@@ -91,7 +92,7 @@ def sweep(
             if ray is None:
                 run_all(experiments, device, together, _in_a_table)
             else:
-                _run_on(ray, experiments, device, Share(cpus_per_run, gpus_per_run, together), deterministic)
+                _run_on(ray, experiments, device, Portion(cpus_per_run, gpus_per_run, together), deterministic)
         except RunsFailed:
             _summarize(out)  # of those that are finished
             raise
@@ -153,7 +154,7 @@ def _settle(table: RunsTable, pipelines: Sequence[Pipeline], state: State) -> No
 
 
 def _run_on(
-    address: str, experiments: Mapping[Path, Experiment], device: str, share: Share, deterministic: bool
+    address: str, experiments: Mapping[Path, Experiment], device: str, portion: Portion, deterministic: bool
 ) -> None:
     """Run what is missing on a cluster, and show what came of all that is finished."""
     screen = console()
@@ -164,7 +165,7 @@ def _run_on(
     say(screen, f"{len(missing)} of {len(experiments)} runs are to do" if missing else "every run is done already")
     try:
         with moving(table, screen):
-            sweep_on(address, missing, OnScreen(table, screen), device, share, deterministic)
+            sweep_on(address, missing, OnScreen(table, screen), device, portion, deterministic)
     finally:
         done = [folder for folder, experiment in experiments.items() if is_finished(folder, experiment)]
         show({folder.name: read_json(folder / RECORD) for folder in done}, screen)
@@ -178,7 +179,7 @@ def _missing(experiments: Mapping[Path, Experiment], screen: Console) -> dict[Pa
 
 def _summarize(out: Path) -> None:
     screen = console()
-    with holding([out]):  # what a kill left of summaries before goes
+    with holding([out], PATIENCE):  # what a kill left of summaries before goes; another sweep may be at the same
         means = over_seeds(summarize(out))
     if means is not None:
         table = Table(*map(broken, means.header))

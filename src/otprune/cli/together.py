@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from otprune.errors import TrainingError
 from otprune.training import distributed
@@ -22,17 +23,21 @@ def run_together(command: Callable[[], object], arguments: Sequence[str]) -> Non
     if group is None:
         command()
         return
-    if arguments and not arguments[0].startswith("-") and arguments[0] not in TRAINING:
-        sys.exit(_refusal(arguments[0], group.size) if group.rank == 0 else 1)
+    refused = bool(arguments) and not arguments[0].startswith("-") and arguments[0] not in TRAINING
     with distributed.joined(group):
-        _tell_once(command)
+        _tell_once(partial(_refuse, arguments[0], group.size) if refused else command)
 
 
-def _refusal(verb: str, size: int) -> str:
-    return (
-        f"otprune {verb} is for one process, and torchrun started {size}: start it without. "
-        f"Several processes can {', '.join(TRAINING[:-1])} and {TRAINING[-1]} together."
-    )
+def _refuse(verb: str, size: int) -> None:
+    with distributed.telling() as for_me:
+        if for_me:
+            print(
+                f"otprune {verb} is for one process, and torchrun started {size}: start it without. "
+                f"Several processes can {', '.join(TRAINING[:-1])} and {TRAINING[-1]} together.",
+                file=sys.stderr,
+                flush=True,
+            )
+    sys.exit(1)
 
 
 def _tell_once(command: Callable[[], object]) -> None:
@@ -42,7 +47,8 @@ def _tell_once(command: Callable[[], object]) -> None:
     except SystemExit as end:
         if end.code:
             raise
-    except Exception:
-        if distributed.first_to_tell():
-            raise
+    except Exception as error:
+        with distributed.telling() as for_me:
+            if for_me:
+                sys.excepthook(type(error), error, error.__traceback__)
         sys.exit(1)

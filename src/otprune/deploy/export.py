@@ -18,7 +18,7 @@ from otprune.deploy.packages import imported, versions
 from otprune.deploy.quantizing import CALIBRATION_IMAGES
 from otprune.deploy.writing import require_folder, write_checked
 from otprune.errors import DeployError
-from otprune.experiments.contents import Exports, holding
+from otprune.experiments.contents import Exports, well_formed
 from otprune.experiments.folder import FINETUNED, PRUNED, SCRATCH, SPARSE, read_json, write_json
 from otprune.experiments.pipeline import Pipeline
 from otprune.files import remove_leftovers
@@ -200,7 +200,7 @@ def _described(pipeline: Pipeline, request: Request, stage: str, format: Format)
 def _recorded(pipeline: Pipeline, path: Path, entry: dict[str, Any]) -> dict[str, Any]:
     """Add an entry to the record, in the place of one for the same file."""
     record = pipeline.folder / RECORD
-    known = holding(Exports, read_json(record), record).get("files", {}) if record.exists() else {}
+    known = well_formed(Exports, read_json(record), record).get("files", {}) if record.exists() else {}
     inside = path.resolve().is_relative_to(pipeline.folder.resolve())
     name = str(path.resolve().relative_to(pipeline.folder.resolve()) if inside else path.resolve())
     write_json(record, {"files": {**known, name: entry}})

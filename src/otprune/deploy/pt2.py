@@ -5,7 +5,7 @@ that it names. What `to_torch` writes needs none of that. So a file is looked th
 anything else than the members, operators, names and expressions of a network; what was looked at is what is loaded.
 """
 
-import ast
+import functools
 import io
 import re
 import zipfile
@@ -14,8 +14,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch._ops import OpOverload
 from torch.export import ExportedProgram
 
+from otprune.deploy.expressions import is_expression, is_key
 from otprune.errors import DeployError
 from otprune.jsons import parsed
 
@@ -25,22 +27,15 @@ MEMBER = re.compile(
     r"|\.data/\w+|\.format_version|\.storage_alignment)"
 )
 NAME = re.compile(r"[\w.]*", re.ASCII)
+ARGUMENT = re.compile(r"[\w ,.>-]*", re.ASCII)  # "bilinear", or "bij,bjk->bik"
+VERSION = re.compile(r"[\w.+-]*", re.ASCII)
 OPERATOR = re.compile(
     r"torch\.ops\.(aten|torchvision)\.(?!from_file)\w+\.\w+|torch\.sym_\w+"
     r"|_operator\.(getitem|add|sub|mul|truediv|floordiv|mod|neg|eq|ne|ge|gt|le|lt)"
 )
 METADATA = {"nn_module_stack", "source_fn_stack", "torch_fn", "stack_trace", "from_node", "custom"}
-FUNCTIONS = {
-    *("Symbol", "Integer", "Add", "Mul", "Max", "Min", "Mod", "PythonMod", "FloorDiv", "CleanDiv", "CeilDiv"),
-    *("ModularIndexing", "Eq", "Ne", "Ge", "Gt", "Le", "Lt", "Equality", "Unequality", "StrictLessThan", "LessThan"),
-}
-SYNTAX = (
-    *(ast.Expression, ast.Call, ast.Name, ast.Constant, ast.keyword, ast.Load, ast.BinOp, ast.UnaryOp),
-    *(ast.Add, ast.Sub, ast.Mult, ast.Div, ast.FloorDiv, ast.Mod),  # a power of powers would never come to an end
-    *(ast.unaryop, ast.Compare, ast.cmpop, ast.BoolOp, ast.boolop, ast.Subscript, ast.Attribute),
-)
-ATTRIBUTES = {"size", "stride", "storage_offset"}
-SPECS = {None, "builtins.tuple", "builtins.list", "builtins.dict"}
+EVALUATED = {"expr_str", "guards_code"}
+SPECS = {None, "builtins.tuple", "builtins.list", "builtins.dict", "collections.OrderedDict"}
 
 
 def load_program(path: Path) -> ExportedProgram:
@@ -97,6 +92,7 @@ def _require_network(value: Any, key: str = "") -> None:
         for item in value:
             _require_network(item, key)
     elif isinstance(value, dict):
+        _require(key not in EVALUATED, f"its {key} is no text")
         _require_names(value, key)
         for name, item in value.items():
             _require_network(item, "metadata" if key == "metadata" else name)
@@ -115,21 +111,16 @@ def _require_plain(config: Any) -> None:
         _require(not entry.get("use_pickle"), "it has pickled tensors")
 
 
-def _is_expression(text: str) -> bool:
-    """Sums and products of symbols, and comparisons of sizes of inputs: both are evaluated as Python."""
-    return all(isinstance(node, SYNTAX) and _is_known(node) for node in ast.walk(ast.parse(text, mode="eval")))
-
-
-def _is_known(node: ast.AST) -> bool:
-    if isinstance(node, ast.Attribute):
-        return node.attr in ATTRIBUTES
-    if isinstance(node, ast.Call):
-        return isinstance(node.func, ast.Attribute) or (isinstance(node.func, ast.Name) and node.func.id in FUNCTIONS)
-    return True
+def _is_operator(text: str) -> bool:
+    """One of torch's own kernels, or arithmetic of sizes; namespaces of kernels have other things to call, too."""
+    if OPERATOR.fullmatch(text) is None:
+        return False
+    _, kind, *names = text.split(".")
+    return kind != "ops" or isinstance(functools.reduce(getattr, names, torch.ops), OpOverload)
 
 
 def _is_spec(text: str) -> bool:
-    """How inputs and outputs nest: in tuples, lists and dicts."""
+    """How inputs and outputs nest: in tuples, lists and dicts, ordered or not."""
     return _are_specs(parsed(text)[1:])
 
 
@@ -142,7 +133,11 @@ def _are_specs(specs: Iterable[Any]) -> bool:
 
 def _is_plain_context(context: str | None) -> bool:
     found = None if context is None else parsed(context)
-    return found is None or (isinstance(found, list) and all(isinstance(name, str | int) for name in found))
+    return found is None or (isinstance(found, list) and all(map(_is_plain_key, found)))
+
+
+def _is_plain_key(key: object) -> bool:
+    return isinstance(key, int) or (isinstance(key, str) and is_key(key))
 
 
 def _anything(text: str) -> bool:
@@ -150,15 +145,14 @@ def _anything(text: str) -> bool:
 
 
 _TEXTS: dict[str, Callable[[str], object]] = {
-    "target": OPERATOR.fullmatch,
-    "as_operator": OPERATOR.fullmatch,
-    "expr_str": _is_expression,
-    "guards_code": _is_expression,
+    **dict.fromkeys(EVALUATED, is_expression),
+    "target": _is_operator,
+    "as_operator": _is_operator,
     "in_spec": _is_spec,
     "out_spec": _is_spec,
     "metadata": _anything,  # said of nodes, and not looked at
-    "as_string": _anything,  # an argument
-    "torch_version": _anything,
+    "as_string": ARGUMENT.fullmatch,
+    "torch_version": VERSION.fullmatch,
 }
 
 

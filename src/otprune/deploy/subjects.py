@@ -13,7 +13,7 @@ from otprune.deploy.packages import imported
 from otprune.deploy.pt2 import load_program
 from otprune.deploy.runtimes import FILES, RUNTIMES, Device, Ready, Runtime, file_in_runtime, in_runtime, runtimes_of
 from otprune.errors import DeployError
-from otprune.experiments.contents import Feeding, holding
+from otprune.experiments.contents import Feeding, well_formed
 from otprune.experiments.feeding import DATA
 from otprune.experiments.folder import CONFIGURATION, FINETUNED, PRUNED, SCRATCH, configuration, read_json
 from otprune.models.building import build_model
@@ -100,7 +100,7 @@ class _Run:
         experiment = configuration(folder)
         assert experiment is not None
         self.folder, self.experiment = folder, experiment
-        fields = holding(Feeding, read_json(folder / DATA), folder / DATA)
+        fields = well_formed(Feeding, read_json(folder / DATA), folder / DATA)
         if not {"image_shape", "classes"} <= fields.keys():
             raise DeployError(f"{folder / DATA}: does not say what images the models take. Get an undamaged copy.")
         self.image_shape, self.classes = tuple(fields["image_shape"]), len(fields["classes"])

@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from otprune.experiments.contents import holding
+from otprune.experiments.contents import well_formed
 from otprune.experiments.folder import read_json, write_json
 from otprune.provenance import provenance
 from otprune.training import distributed
@@ -27,7 +27,7 @@ def noted(folder: Path) -> Provenances:
     {}
     """
     path = folder / FILE
-    return holding(Provenances, read_json(path), path) if path.exists() else {}
+    return well_formed(Provenances, read_json(path), path) if path.exists() else {}
 
 
 def note(folder: Path, stage: str, device: torch.device, anew: bool) -> None:

@@ -139,12 +139,12 @@ class Exports(TypedDict, total=False):
     files: dict[str, ExportedFile]
 
 
-def holding(kind: type[Content], found: Mapping[str, Any], where: object) -> Content:
+def well_formed(kind: type[Content], found: Mapping[str, Any], where: object) -> Content:
     """The same, if it is what such a file holds; or else an error that names the file.
 
-    >>> holding(Feeding, {"image_shape": [1, 8, 8]}, "data.json")
+    >>> well_formed(Feeding, {"image_shape": [1, 8, 8]}, "data.json")
     {'image_shape': [1, 8, 8]}
-    >>> holding(Feeding, {"image_shape": 8}, "data.json")
+    >>> well_formed(Feeding, {"image_shape": 8}, "data.json")
     Traceback (most recent call last):
     otprune.errors.TrainingError: data.json: is not what a run writes: it.image_shape is 8, not a list. Get ...
     """

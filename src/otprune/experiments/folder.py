@@ -14,6 +14,7 @@ from otprune.jsons import read_object
 from otprune.training.checkpoint import checkpoints
 
 CONFIGURATION = "config.json"
+RESULTS, RECORD = "results.json", "record.json"
 SPARSE, PRUNED = "sparse.safetensors", "pruned.safetensors"
 FINETUNED, SCRATCH = "finetuned.safetensors", "scratch.safetensors"
 NUMBERS = re.compile(r"(?<=\[)[\s\d.,eE+-]+(?=\])")
@@ -22,10 +23,10 @@ MADE_BY = {SPARSE: "train", PRUNED: "prune", FINETUNED: "finetune", SCRATCH: "sc
 # What helps against a damaged file, where it is not simply made anew.
 WAYS_OUT = {
     CONFIGURATION: "Put back a copy of it, or delete it and give the command that began the run again, as it was.",
-    "results.json": f"Put back a copy of it, or delete it with {', '.join(MADE_BY)} beside it: the same "
+    RESULTS: f"Put back a copy of it, or delete it with {', '.join(MADE_BY)} beside it: the same "
     "commands make all of them again, from the last checkpoints.",
     "provenance.json": "Delete it: it only tells what the stages so far ran on.",
-    "record.json": "Delete it: the same command writes it anew.",
+    RECORD: "Delete it: the same command writes it anew.",
     "export.json": "Delete it, and export again what it told of.",
 }
 

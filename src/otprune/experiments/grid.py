@@ -8,10 +8,9 @@ from pathlib import Path
 from otprune.errors import TrainingError
 from otprune.experiments.experiment import Experiment
 from otprune.experiments.fields import Flat
-from otprune.experiments.folder import FINETUNED, found_in, read_json
+from otprune.experiments.folder import FINETUNED, RECORD, RESULTS, configuration, found_in, read_json
 from otprune.experiments.settings import resolved
 
-RECORD, RESULTS = "record.json", "results.json"
 UNSAFE = re.compile(r"[^\w.+-]+")
 
 
@@ -58,8 +57,8 @@ class Grid:
         >>> [(str(folder), experiment.training.seed) for folder, experiment in runs.items()]
         [('runs/lam1e-4-seed0', 0), ('runs/lam1e-4-seed1', 1)]
         """
-        cells = self.cells().items()
-        return {out / name: resolved(given | own, config, out / name) for name, own in cells}
+        placed = ((_place(out, name, own), own) for name, own in self.cells().items())
+        return {folder: resolved(given | own, config, folder) for folder, own in placed}
 
 
 def safe(model: str) -> str:
@@ -81,6 +80,15 @@ def is_finished(folder: Path, experiment: Experiment) -> bool:
         return False
     record = found_in(folder / RECORD) or {}
     return (record.get("experiment"), record.get("results")) == (experiment.to_dict(), read_json(folder / RESULTS))
+
+
+def _place(out: Path, name: str, own: Flat) -> Path:
+    """The folder of a cell, or that which it had in a grid that had its network alone."""
+    before = out / name.removeprefix(f"{safe(str(own.get('model', '')))}-")
+    if (out / name).exists() or before == out / name:
+        return out / name
+    found = configuration(before)
+    return before if found is not None and found.model == own["model"] else out / name
 
 
 def _settings(model: str, lam: str, seed: int) -> Flat:

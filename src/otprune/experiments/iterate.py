@@ -12,9 +12,9 @@ import otprune as ot
 from otprune.errors import TrainingError
 from otprune.experiments import stages
 from otprune.experiments.attribution import attribution
-from otprune.experiments.contents import Record, holding
+from otprune.experiments.contents import Record, well_formed
 from otprune.experiments.experiment import Experiment
-from otprune.experiments.folder import CONFIGURATION, FINETUNED, PRUNED, read_json, write_json
+from otprune.experiments.folder import CONFIGURATION, FINETUNED, PRUNED, RECORD, read_json, write_json
 from otprune.experiments.pipeline import Pipeline
 from otprune.experiments.reporting import Report
 from otprune.files import remove_leftovers
@@ -23,7 +23,6 @@ from otprune.training.loop import SAVE_EVERY_SECONDS
 
 ROUNDS = 5
 SLIMMING_LAYER_RATIO = 0.5
-RECORD = "record.json"
 FRESH = "fresh.safetensors"
 
 
@@ -126,7 +125,7 @@ def _written(folder: Path, experiment: Experiment, restart: Restart, done: Seque
 
 def _found(folder: Path) -> dict[str, Any]:
     path = folder / RECORD
-    return dict(holding(Record, read_json(path), path)) if path.exists() else {}
+    return dict(well_formed(Record, read_json(path), path)) if path.exists() else {}
 
 
 def _summary(number: int, pipeline: Pipeline, restart: Restart) -> dict[str, Any]:

@@ -14,10 +14,10 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 import otprune as ot
 from otprune.errors import ExampleError, ModelError, TrainingError
-from otprune.experiments.contents import Results, holding
+from otprune.experiments.contents import Results, well_formed
 from otprune.experiments.experiment import Experiment
 from otprune.experiments.feeding import DATA, feeding
-from otprune.experiments.folder import MADE_BY, claim, found_in, read_json, write_json
+from otprune.experiments.folder import MADE_BY, RESULTS, claim, found_in, read_json, write_json
 from otprune.models.building import build_model
 from otprune.training import data as datasets
 from otprune.training import distributed
@@ -64,7 +64,7 @@ class Pipeline:
     @property
     def results_file(self) -> Path:
         """Where measurements are kept."""
-        return self.folder / "results.json"
+        return self.folder / RESULTS
 
     def note(self, **measured: Any) -> None:
         """Add what was measured, and which images could not be read for it, and write it down."""
@@ -140,7 +140,7 @@ class Pipeline:
 
     def _read_results(self) -> None:
         if self.results_file.exists():
-            self.results = dict(holding(Results, read_json(self.results_file), self.results_file))
+            self.results = dict(well_formed(Results, read_json(self.results_file), self.results_file))
 
     def _describe_data(self) -> None:
         path = self.folder / DATA

@@ -132,7 +132,17 @@ class _Screen:
 
 
 def pruning_lines(pipeline: Pipeline) -> Iterator[str]:
-    """What a pruned run says: what is left, what it cost in accuracy, and what did not come out as asked."""
+    """What a pruned run says: what is left, what it cost in accuracy, and what did not come out as asked.
+
+    >>> from pathlib import Path
+    >>> from types import SimpleNamespace as Pruned
+    >>> costs = {"cost_before": {"flops": 4e9, "parameters": 2e7}, "cost_after": {"flops": 1e9, "parameters": 5e6}}
+    >>> found = costs | {"accuracy_sparse": 0.9365, "accuracy_recalibrated": 0.936, "remarks": ["nothing is left of x"]}
+    >>> for line in pruning_lines(Pruned(folder=Path("runs/seed0"), results=found)):
+    ...     print(line)
+    prune seed0: 4.00G → 1.00G (25.0%) FLOPs, 20.0M → 5.00M (25.0%) parameters; accuracy 93.65% → 93.60% recalibrated
+    prune seed0: nothing is left of x
+    """
     found = pipeline.results
     costs = ", ".join(
         f"{gain} {kind}" for gain, kind in zip(_gains(found, list(cells.COSTS)), cells.COSTS.values(), strict=True)

@@ -20,7 +20,7 @@ from otprune.errors import OtpruneError
 from otprune.experiments import attribution
 from otprune.experiments.choosing import Chosen, choose
 from otprune.experiments.exactness import exactness
-from otprune.experiments.folder import FINETUNED, PRUNED, SCRATCH, SPARSE, found_in, write_json
+from otprune.experiments.folder import FINETUNED, PRUNED, RECORD, SCRATCH, SPARSE, found_in, write_json
 from otprune.experiments.meeting_latency import Clock
 from otprune.experiments.pipeline import Pipeline
 from otprune.experiments.remarks import remarks
@@ -141,7 +141,7 @@ def record(pipeline: Pipeline) -> dict[str, Any]:
     Where nothing was measured since it was written, it stays. Where stages ran on different hardware, or with different
     versions, it says so of each.
     """
-    path = pipeline.folder / "record.json"
+    path = pipeline.folder / RECORD
     experiment = pipeline.experiment.to_dict()
     written = found_in(path)
     if written and (written.get("experiment"), written.get("results")) == (experiment, pipeline.results):

@@ -12,7 +12,7 @@ from otprune.errors import TrainingError
 from otprune.experiments import stages
 from otprune.experiments.attribution import attribution
 from otprune.experiments.experiment import Experiment
-from otprune.experiments.folder import PRUNED, SPARSE, write_json
+from otprune.experiments.folder import PRUNED, RECORD, SPARSE, write_json
 from otprune.experiments.pipeline import Pipeline
 from otprune.experiments.reporting import Report
 from otprune.files import remove_leftovers
@@ -58,7 +58,7 @@ def verify_thresholds(
         "shifts": [_summary(shift, check) for shift, check in checks.items()],
     }
     remove_leftovers(pipeline.folder / FOLDER)  # no other process writes here: the run is held by this one
-    write_json(pipeline.folder / FOLDER / "record.json", record)
+    write_json(pipeline.folder / FOLDER / RECORD, record)
     return record
 
 

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from otprune.experiments import cells
-from otprune.experiments.contents import Record, holding
+from otprune.experiments.contents import Record, well_formed
 from otprune.experiments.experiment import Experiment
-from otprune.experiments.folder import read_json, write_json
+from otprune.experiments.folder import RECORD, read_json, write_json
 from otprune.files import write_atomically
 from otprune.report.markdown import markdown_table
 from otprune.report.points import spread
@@ -39,7 +39,7 @@ def summarize(folder: Path) -> dict[str, Any]:
     {'runs': [], 'over_seeds': []}
     ['summary.json', 'summary.md']
     """
-    found = summary({path.parent.name: _record(path) for path in folder.glob("*/record.json")})
+    found = summary({path.parent.name: _record(path) for path in folder.glob(f"*/{RECORD}")})
     write_json(folder / JSON, found)
     write_atomically(folder / MARKDOWN, _page(found).encode())
     return found
@@ -78,7 +78,7 @@ def over_seeds(found: Row) -> Shown | None:
 
 
 def _record(path: Path) -> Row:
-    found = holding(Record, read_json(path), path)
+    found = well_formed(Record, read_json(path), path)
     experiment = Experiment.from_dict(found.get("experiment", {}), str(path))
     return {"experiment": experiment.to_dict(), "results": found.get("results", {})}
 

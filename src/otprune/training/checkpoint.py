@@ -57,7 +57,12 @@ class Checkpoint:
         _let_go(folder)
 
     def require_state(self, kind: Any) -> None:
-        """Refuse a state that is not of a kind."""
+        """Refuse a state that is not of a kind.
+
+        >>> Checkpoint(Path("at-00001-0000005.safetensors"), {}, {}, {"lam": "much"}).require_state(dict[str, float])
+        Traceback (most recent call last):
+        otprune.errors.CheckpointError: at-00001-0000005.safetensors: is no checkpoint of this training: ...
+        """
         try:
             require_kind(self.state, kind, "its state")
         except ValueError as error:

@@ -8,27 +8,37 @@ A process alone is in no group. For it `led` just does, `most` just returns, and
 
 import json
 import os
+import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import torch
 import torch.distributed as dist
-from torch.distributed import Store  # type: ignore[attr-defined]
-from torch.distributed.rendezvous import rendezvous
 
 from otprune.errors import TrainingError
 from otprune.training.data.share import WHOLE, Share
 from otprune.training.meeting import met
 from otprune.training.stopping import Interrupted
 
+if TYPE_CHECKING:  # a torch that was built without them still trains in one process
+    from torch.distributed import Store  # type: ignore[attr-defined]
+
 Result = TypeVar("Result")
 
 # The others wait while the leader evaluates or prunes. Processes that die are noticed at once, whatever this is.
 TIMEOUT = timedelta(hours=6)
-TOLD = "otprune/told"
+TELLING, TOLD = "otprune/telling", "otprune/told"
+TELLING_TAKES = timedelta(minutes=1)  # at most, on a busy machine
+
+# What gloo, NCCL and the store say of a peer that is gone, and not of what is wrong with this machine or its GPUs.
+GONE = re.compile(
+    r"connection (?:was )?(?:closed|reset|refused|aborted)|broken pipe|socket closed|remote process exit|"
+    r"ncclRemoteError|communicator was aborted",
+    re.IGNORECASE,
+)
 
 
 @dataclass(frozen=True)
@@ -54,7 +64,8 @@ class _Joined:
     """The group that this process is in, and where its members leave notes for each other."""
 
     group: Group | None = None
-    store: Store | None = None
+    store: "Store | None" = None
+    leader_failed: bool = False  # and tells so itself
 
 
 _here = _Joined()
@@ -91,6 +102,8 @@ def joined(group: Group | None) -> Iterator[None]:
     if group is None:
         yield
         return
+    from torch.distributed.rendezvous import rendezvous
+
     known, _, _ = next(rendezvous("env://", group.rank, group.size))
     store = met(known, group.rank, group.size)
     dist.init_process_group(_backend(), store=store, rank=group.rank, world_size=group.size, timeout=TIMEOUT)
@@ -128,7 +141,9 @@ def leads() -> bool:
 
 
 def led(do: Callable[[], Result]) -> Result:
-    """Let the leader do something, and all others wait for what came of it, which JSON must know; errors are shared.
+    """Let the leader do something, and all others wait for what came of it, which JSON must know.
+
+    Where it fails, all fail: the leader with the error, which is its own to tell, the others with what it says.
 
     >>> led(lambda: 2 + 2)
     4
@@ -200,18 +215,27 @@ def gathered(own: Mapping[str, str]) -> dict[str, str]:
     return {name: value for part in parts for name, value in json.loads(bytes(part.tolist())).items()}
 
 
-def first_to_tell() -> bool:
-    """Whether no other process of the group has told the user yet why it ends.
+@contextmanager
+def telling() -> Iterator[bool]:
+    """Whether it is for this process to tell the user why all end. The others wait until it has.
 
-    >>> first_to_tell()
+    torchrun ends all processes when it has seen one end, so nobody must end before it is told.
+
+    >>> with telling() as for_me:
+    ...     for_me
     True
     """
-    if _here.store is None:
-        return True
-    try:
-        return bool(_here.store.add(TOLD, 1) == 1)
-    except RuntimeError:  # whoever had the store is gone: better told twice than never
-        return True
+    store = _here.store
+    if store is None:
+        yield True
+    elif _here.leader_failed or not _is_first(store):
+        with suppress(RuntimeError):  # from a process that was killed before it could, or that had the store
+            store.wait([TOLD], TELLING_TAKES)
+        yield False
+    else:
+        yield True
+        with suppress(RuntimeError):
+            store.set(TOLD, "")
 
 
 def is_lost_connection(error: RuntimeError) -> bool:
@@ -219,8 +243,17 @@ def is_lost_connection(error: RuntimeError) -> bool:
 
     >>> is_lost_connection(RuntimeError("[gloo/transport/tcp/pair.cc:534] Connection closed by peer"))
     True
+    >>> is_lost_connection(RuntimeError("NCCL error: Duplicate GPU detected"))
+    False
     """
-    return isinstance(error, dist.DistError) or "gloo" in str(error) or "NCCL" in str(error)
+    return isinstance(error, dist.DistNetworkError) or GONE.search(str(error)) is not None
+
+
+def _is_first(store: "Store") -> bool:
+    try:
+        return bool(store.add(TELLING, 1) == 1)
+    except RuntimeError:  # whoever had the store is gone: better told twice than never
+        return True
 
 
 def _backend() -> str:
@@ -240,6 +273,7 @@ def _heard() -> Any:
     content = torch.empty(int(length), dtype=torch.uint8)
     dist.broadcast(content, 0)
     message = json.loads(bytes(content.tolist()))
-    if "error" not in message:
+    _here.leader_failed = "error" in message
+    if not _here.leader_failed:
         return message["value"]
     raise (Interrupted if message["stopped"] else TrainingError)(message["error"])

@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from otprune.errors import TrainingError
+from otprune.tensors import named_tensors
 from otprune.training.batch_loss import Teacher
 from otprune.training.chance import Chance
 from otprune.training.distributed import Group
@@ -32,7 +33,18 @@ class GroupStep(Step):
     """A model in training by a group, which must have been joined; one call is this process's share of a batch.
 
     `batch` is what all processes have together. With `synchronized`, batch norms go by the statistics of whole batches;
-    without, the running statistics are those of the leader's share.
+    without, the running statistics are those of the leader's share. All start from the leader's weights.
+
+    >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    >>> net = nn.Sequential(nn.Flatten(), nn.Linear(4, 2))
+    >>> step = GroupStep(net, torch.zeros(1), torch.ones(1), batch=2, group=Group(rank=0, size=1))
+    >>> step.begin(rate=0.1, lam=0.0)
+    >>> step.load(torch.zeros(4, 1, 2, 2, dtype=torch.uint8), torch.tensor([0, 1, 0, 1]))
+    >>> step(), step()
+    (None, None)
+    >>> step.sums().hits
+    2
+    >>> dist.destroy_process_group()
     """
 
     def __init__(
@@ -57,6 +69,7 @@ class GroupStep(Step):
             self._worker.compile(dynamic=False)
         devices = [self.device] if self._on_gpu else None
         self._worker = DistributedDataParallel(self._worker, device_ids=devices)
+        _start_alike(model)  # on a GPU the module inside has copies of the weights, which follow the model's
 
     def load(self, pixels: Tensor, labels: Tensor, done: int = 0) -> None:
         """Put this process's images of the next steps in place."""
@@ -85,3 +98,13 @@ class GroupStep(Step):
         both = torch.stack([loss.double(), hits.double()])
         dist.all_reduce(both)
         return both[0], both[1]
+
+
+@torch.no_grad()
+def _start_alike(model: nn.Module) -> None:
+    """Give all processes the parameters and buffers of the leader."""
+    for tensor in named_tensors(model).values():
+        sent = tensor.contiguous()
+        dist.broadcast(sent, 0)
+        if sent is not tensor:
+            tensor.copy_(sent)

@@ -5,6 +5,7 @@ A process may hold a folder several times over. Who only reads there needs no lo
 
 import errno
 import os
+import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -16,6 +17,8 @@ from otprune.files import remove_leftovers
 from otprune.training.checkpoint import remove_begun
 
 LOCK = ".lock"
+LOOK_EVERY_SECONDS = 0.1
+HELD = (errno.EACCES, errno.EAGAIN)  # what the system says of a lock that another process has
 
 
 @dataclass
@@ -31,11 +34,11 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_all_held.clear)  # a child has not got the locks of its parent
 
 
-def hold(folder: Path) -> Callable[[], None]:
+def hold(folder: Path, patience: float = 0.0) -> Callable[[], None]:
     """Keep other processes out of a folder, which is made where there is none; what is returned lets them in again.
 
     What a process that is no more was writing there when it ended is removed, and checkpoints that it had begun in the
-    folders of trainings inside.
+    folders of trainings inside. `patience` is how many seconds another process there is waited for.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -48,7 +51,7 @@ def hold(folder: Path) -> Callable[[], None]:
         if folder.is_file():
             raise TrainingError(f"{folder} is a file: name a folder")
         folder.mkdir(parents=True, exist_ok=True)
-        _all_held[place] = _Held(_locked(folder))
+        _all_held[place] = _Held(_locked(folder, patience))
         if _all_held[place].file is not None:
             remove_leftovers(folder)
             for inside in folder.iterdir():
@@ -60,7 +63,7 @@ def hold(folder: Path) -> Callable[[], None]:
 
 
 @contextmanager
-def holding(folders: Iterable[Path]) -> Iterator[None]:
+def holding(folders: Iterable[Path], patience: float = 0.0) -> Iterator[None]:
     """Hold some folders for a while.
 
     >>> with holding([]):
@@ -68,7 +71,7 @@ def holding(folders: Iterable[Path]) -> Iterator[None]:
     """
     with ExitStack() as stack:
         for folder in folders:
-            stack.callback(hold(folder))
+            stack.callback(hold(folder, patience))
         yield
 
 
@@ -89,17 +92,17 @@ def _let_go(place: Path, held: _Held) -> None:
             os.close(held.file)
 
 
-def _locked(folder: Path) -> int | None:
+def _locked(folder: Path, patience: float) -> int | None:
     """The locked file, or None where nothing can be written or the system has no locks."""
     try:
         file = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT, 0o666)
     except OSError:
         return None
     try:
-        _lock(file)
+        _lock(file, time.monotonic() + patience)
     except (ImportError, OSError) as error:
         os.close(file)
-        if isinstance(error, OSError) and error.errno in (errno.EACCES, errno.EAGAIN):
+        if isinstance(error, OSError) and error.errno in HELD:
             raise TrainingError(
                 f"{folder}: another process is at work in this folder. Wait until it ends, or use another folder."
             ) from error
@@ -107,11 +110,18 @@ def _locked(folder: Path) -> int | None:
     return file
 
 
-def _lock(file: int) -> None:
+def _lock(file: int, until: float) -> None:
     """By `lockf`, not `flock`: processes that this one forked, to load images say, would keep the latter after a kill.
 
     Raises ImportError where the system has no such locks.
     """
     import fcntl
 
-    fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    while True:
+        try:
+            fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
+        except OSError as error:
+            if error.errno not in HELD or time.monotonic() >= until:
+                raise
+        time.sleep(LOOK_EVERY_SECONDS)

@@ -9,6 +9,7 @@ import torch
 
 from otprune.errors import TrainingError
 from otprune.training import distributed
+from otprune.training.asking import Asking
 from otprune.training.failures import SetAside
 from otprune.training.holding import holding, is_held
 from otprune.training.run import EpochRecord, Run
@@ -71,7 +72,7 @@ def train_together(
             run.save()
 
     with stop_requests() as stop, holding(_folders_of_their_own(runs)):
-        saving, telling = _Interval(save_every), _Interval(TELL_EVERY_SECONDS)
+        saving, telling, asking = _Interval(save_every), _Interval(TELL_EVERY_SECONDS), Asking()
         while waiting := [run for run in aside.others() if not run.done]:
             aside.each(Run.begin_epoch, waiting)
             while unfinished := [run for run in aside.others(waiting) if not run.epoch_done]:
@@ -79,7 +80,7 @@ def train_together(
                 if moved is not None and telling.over():
                     aside.each(moved, unfinished)
                     telling.begin()
-                asked = distributed.most(STOP if stop.requested else SAVE if saving.over() else GO_ON)
+                asked = asking.most(STOP if stop.requested else SAVE if saving.over() else GO_ON, otherwise=GO_ON)
                 if asked >= SAVE:
                     aside.each(Run.save, waiting)
                     saving.begin()

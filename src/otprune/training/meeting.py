@@ -8,17 +8,19 @@ import json
 import secrets
 import time
 from collections.abc import Callable
-
-from torch.distributed import PrefixStore, Store  # type: ignore[attr-defined]
+from typing import TYPE_CHECKING
 
 from otprune.errors import TrainingError
+
+if TYPE_CHECKING:  # a torch that was built without them still trains in one process
+    from torch.distributed import Store  # type: ignore[attr-defined]
 
 WAIT_SECONDS = 1800.0
 LOOK_EVERY_SECONDS = 0.02
 LEADER = "otprune/leader"
 
 
-def met(store: Store, rank: int, size: int) -> Store:
+def met(store: "Store", rank: int, size: int) -> "Store":
     """A part of the store for these processes alone, once all of them are there.
 
     The leader leaves a name that nobody had before. The others answer to the name that they find; if it is that of an
@@ -30,11 +32,13 @@ def met(store: Store, rank: int, size: int) -> Store:
     >>> here.get("who")
     b'alone'
     """
+    from torch.distributed import PrefixStore  # type: ignore[attr-defined]
+
     name = _seen_all(store, size) if rank == 0 else _seen_by_the_leader(store, rank)
     return PrefixStore(f"otprune/{name}", store)
 
 
-def _seen_all(store: Store, size: int) -> str:
+def _seen_all(store: "Store", size: int) -> str:
     name = secrets.token_hex(8)
     store.set(LEADER, name)
     answers = [_answer(name, rank) for rank in range(1, size)]
@@ -43,7 +47,7 @@ def _seen_all(store: Store, size: int) -> str:
     return name
 
 
-def _seen_by_the_leader(store: Store, rank: int) -> str:
+def _seen_by_the_leader(store: "Store", rank: int) -> str:
     own, names = secrets.token_hex(8), [""]
 
     def is_seen() -> bool:

@@ -301,10 +301,10 @@ class Run:
         found = replace(found, settings=_as_json(Training()) | found.settings)  # older ones lack newer settings
         own = dict(self._tensors())
         found.require_same(self._settings(), own)
+        found.require_state(_State)
         with torch.no_grad():
             for name, tensor in own.items():
                 tensor.copy_(found.tensors[name])
-        found.require_state(_State)
         self._take_up(found.state)
 
 

@@ -31,7 +31,7 @@ def connected(address: str) -> Iterator[Any]:
         ray.init(address, log_to_driver=False, logging_level=logging.ERROR)
     except (OSError, ValueError, RuntimeError, AssertionError) as error:
         raise TrainingError(
-            f"--ray {address}: no Ray cluster can be reached there from this machine ({_first_line(error)}). "
+            f"--ray {address}: no Ray cluster can be reached there from this machine ({first_line(error)}). "
             f"Start one with ray start --head, or join it with ray start --address HOST:PORT --num-cpus 0, "
             f"or leave out --ray to run on this machine alone."
         ) from error
@@ -72,5 +72,10 @@ def _require_answer(ray: Any, address: str) -> None:
     socket.create_connection((known, int(port)), ANSWERING_SECONDS).close()
 
 
-def _first_line(error: Exception) -> str:
+def first_line(error: Exception) -> str:
+    """What an error says, without what Ray adds to it; its class where it says nothing.
+
+    >>> first_line(RuntimeError("no node\\nat all")), first_line(KeyError())
+    ('no node', 'KeyError')
+    """
     return str(error).strip().partition("\n")[0] or type(error).__name__

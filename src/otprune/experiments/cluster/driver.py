@@ -5,8 +5,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from otprune.errors import OtpruneError, TrainingError
+from otprune.errors import TrainingError
 from otprune.experiments.cluster.connection import connected
+from otprune.experiments.cluster.endings import how_to_go_on, told, why_unsaved
 from otprune.experiments.cluster.news import News
 from otprune.experiments.cluster.remote import RemoteStore, pinned_store, submitted
 from otprune.experiments.cluster.work import Assignment, Manner
@@ -37,10 +38,10 @@ class Follower(Protocol):
 
 
 @dataclass(frozen=True)
-class Share:
+class Portion:
     """What a run takes of a node; without `gpus`, one of `together` runs on each GPU where the cluster has any.
 
-    >>> Share(together=3).of({"CPU": 8.0, "GPU": 2.0}), Share(together=3).of({"CPU": 8.0})
+    >>> Portion(together=3).of({"CPU": 8.0, "GPU": 2.0}), Portion(together=3).of({"CPU": 8.0})
     ((1.0, 0.3333), (1.0, 0.0))
     """
 
@@ -64,7 +65,7 @@ def sweep_on(
     experiments: Mapping[Path, Experiment],
     follower: Follower,
     device: str = "auto",
-    share: Share | None = None,
+    portion: Portion | None = None,
     deterministic: bool = False,
     save_every: float = SAVE_EVERY_SECONDS,
 ) -> None:
@@ -79,11 +80,11 @@ def sweep_on(
     if not experiments:
         return
     with connected(address) as ray:
-        cpus, gpus = (share or Share()).of(_resources(ray) if device != "cpu" else {})
+        cpus, gpus = (portion or Portion()).of(_resources(ray) if device != "cpu" else {})
         on = "cpu" if not gpus and device == "auto" else device
         if not any(_has_room(node, cpus, gpus) for node in ray.nodes()):
             follower.remark(f"no node has {cpus:g} CPUs and {gpus:g} GPUs for a run: waiting for one that has")
-        manner = Manner(on, deterministic, save_every, Path.cwd())
+        manner = Manner(on, deterministic, save_every, Path.cwd(), cpus)
         runs = [Assignment(folder.absolute(), one, manner) for folder, one in experiments.items()]
         store = pinned_store(ray, runs)
         try:
@@ -137,8 +138,7 @@ class _Driver:
         try:
             found: str | None = self._ray.get(reference)
         except self._ray.exceptions.RayError as error:
-            cause = getattr(error, "cause", None)
-            return str(cause if isinstance(cause, OtpruneError) else error)
+            return told(getattr(error, "cause", None) or error)
         return found
 
     def _break_off(self) -> None:
@@ -147,9 +147,16 @@ class _Driver:
         for reference in self._under_way:
             self._ray.cancel(reference)
         left = list(self._under_way)
-        _, late = self._ray.wait(left, num_returns=len(left), timeout=SAVING_SECONDS)
-        raise Interrupted(self._how_to_go_on([self._under_way[reference].run for reference in late]))
+        ended, _ = self._ray.wait(left, num_returns=len(left), timeout=SAVING_SECONDS)
+        unsaved = {self._under_way[one].run: self._unsaved(one) if one in ended else "" for one in left}
+        out = self._runs[0].folder.parent
+        raise Interrupted(how_to_go_on(out, {run: why for run, why in unsaved.items() if why is not None}))
 
-    def _how_to_go_on(self, late: Sequence[str]) -> str:
-        but = f", but for what was done since their last checkpoints by {', '.join(late)}" if late else ""
-        return f"stopped and saved in {self._runs[0].folder.parent}{but}: give the same command again to go on"
+    def _unsaved(self, reference: Any) -> str | None:
+        try:
+            found: str | None = self._ray.get(reference)
+        except self._ray.exceptions.TaskCancelledError:
+            return None
+        except self._ray.exceptions.RayError as error:
+            return why_unsaved(getattr(error, "cause", None) or error)
+        return found

@@ -17,7 +17,10 @@ FOREVER = -1
 
 
 class RemoteStore:
-    """The store, wherever it is asked for from; its errors are those that it raised there."""
+    """The store, wherever it is asked for from; its errors are those that it raised there.
+
+    The example of `Store` shows what is asked; tests/test_ray_sweep.py does so on a cluster.
+    """
 
     def __init__(self, actor: Any) -> None:
         self._actor = actor
@@ -69,7 +72,10 @@ class RemoteStore:
 
 
 def pinned_store(ray: Any, runs: Sequence[Assignment]) -> RemoteStore:
-    """The store of some runs, on the node of who asks, where their folders are."""
+    """The store of some runs, on the node of who asks, where their folders are.
+
+    It takes a cluster: tests/test_ray_sweep.py shows it at work on one.
+    """
     strategies = import_module("ray.util.scheduling_strategies")
     here = strategies.NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
     actor = ray.remote(Store).options(num_cpus=0, scheduling_strategy=here)
@@ -79,7 +85,10 @@ def pinned_store(ray: Any, runs: Sequence[Assignment]) -> RemoteStore:
 
 
 def submitted(ray: Any, store: RemoteStore, run: Assignment, cpus: float, gpus: float) -> Any:
-    """Hand a run to the cluster, which tries it again on another node for as long as nodes are lost under it."""
+    """Hand a run to the cluster, which tries it again on another node for as long as nodes are lost under it.
+
+    It takes a cluster: tests/test_ray_sweep.py shows it at work on one. What it does there is what `perform` does here.
+    """
     task = ray.remote(_task).options(
         name=run.run,
         num_cpus=cpus,

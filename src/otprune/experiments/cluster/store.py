@@ -12,12 +12,11 @@ from pathlib import Path, PurePosixPath
 
 from otprune.errors import TrainingError
 from otprune.experiments.cluster.news import Began, News
-from otprune.experiments.folder import FINETUNED, MADE_BY, PRUNED, SPARSE
+from otprune.experiments.folder import FINETUNED, MADE_BY, PRUNED, RECORD, SPARSE
 from otprune.files import write_atomically
 from otprune.training.checkpoint import checkpoints
 from otprune.training.holding import hold
 
-RECORD = "record.json"
 FOLDERS = ("train", "finetune", "tensorboard")
 IN_VAIN = 10  # attempts one after the other that saved nothing: then the run itself is what ends its processes
 
@@ -35,6 +34,10 @@ class Begun:
 
     attempt: int
     files: Files
+
+
+class BeingStopped(TrainingError):
+    """A sweep lets no run begin any more."""
 
 
 class Store:
@@ -121,7 +124,7 @@ class Store:
 
     def _require_beginning(self, run: str) -> None:
         if self._stopping:
-            raise TrainingError(f"{self._folders[run]}: the sweep is being stopped")
+            raise BeingStopped(f"{self._folders[run]}: the sweep is being stopped")
         if self._in_vain[run] >= IN_VAIN:
             raise TrainingError(
                 f"{self._folders[run]}: its process ended {IN_VAIN} times before it had saved anything. "

@@ -20,6 +20,7 @@ from otprune.experiments.pipeline import Pipeline, open_pipelines
 from otprune.experiments.reporting import Report, Several
 from otprune.experiments.screen import pruning_lines
 from otprune.experiments.standing import Watch
+from otprune.training.data.stream import at_most_cores
 from otprune.training.determinism import determinism
 from otprune.training.loop import SAVE_EVERY_SECONDS, chosen_device
 from otprune.training.run import EpochRecord, Run
@@ -49,6 +50,8 @@ class Access(Protocol):
 class Manner:
     """How the runs of a sweep are done on nodes; `here` is the folder that relative paths start from.
 
+    `cpus` are those of a node that a run may use; None is all of them.
+
     >>> Manner().device
     'auto'
     """
@@ -57,6 +60,7 @@ class Manner:
     deterministic: bool = False
     save_every: float = SAVE_EVERY_SECONDS
     here: Path = Path()
+    cpus: float | None = None
 
 
 @dataclass(frozen=True)
@@ -108,7 +112,12 @@ def perform(assigned: Assignment, store: Access, where: str) -> str | None:
 
 def _work(assigned: Assignment, mirror: Mirror, tell: Callable[[News], None]) -> None:
     manner = assigned.manner
-    with _inside(manner.here), determinism(manner.deterministic), board(lambda _: None) as events:
+    with (
+        _inside(manner.here),
+        at_most_cores(manner.cpus),
+        determinism(manner.deterministic),
+        board(lambda _: None) as events,
+    ):
         [pipeline] = open_pipelines({mirror.folder: assigned.experiment}, chosen_device(manner.device))
         for stage in _stages(pipeline, Several(events, _Teller(mirror, tell)), manner.save_every):
             stage()

@@ -9,7 +9,7 @@ from typing import Any
 from otprune.errors import TrainingError
 from otprune.experiments import contents
 from otprune.experiments.attribution import ALONE, APART, SCRATCH
-from otprune.experiments.contents import holding
+from otprune.experiments.contents import well_formed
 from otprune.experiments.experiment import Experiment
 from otprune.experiments.fields import flat
 from otprune.experiments.reproduce.needed import Kind, Needed
@@ -146,7 +146,7 @@ class Records:
         experiment = content.get("experiment") if isinstance(content, dict) else None
         if not isinstance(experiment, dict) or "training" not in experiment:
             return None
-        holding(contents.Record, content, path)
+        well_formed(contents.Record, content, path)
         place = path.relative_to(self.folder).with_suffix("").as_posix()
         return Record(place, Experiment.from_dict(normalised(content["experiment"]), str(path)), content)
 

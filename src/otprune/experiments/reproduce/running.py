@@ -11,9 +11,9 @@ import torch
 import otprune as ot
 from otprune.experiments import paper, stages
 from otprune.experiments.attribution import SCRATCH, hand_on, noted
-from otprune.experiments.contents import Results, holding
+from otprune.experiments.contents import Results, well_formed
 from otprune.experiments.experiment import Experiment, Pruning
-from otprune.experiments.folder import PRUNED, SPARSE, read_json, write_json
+from otprune.experiments.folder import PRUNED, RESULTS, SPARSE, read_json, write_json
 from otprune.experiments.iterate import Restart, iterate
 from otprune.experiments.pipeline import Pipeline, open_data
 from otprune.experiments.reporting import Report
@@ -182,7 +182,7 @@ def share(trained: Pipeline, pipeline: Pipeline) -> None:
 def _shift(needed: Needed, trained: Pipeline, workshop: Workshop) -> None:
     record = verify_thresholds(trained, report=workshop.report, together=workshop.together)
     check = trained.folder / CHECKS / record["shifts"][0]["folder"]
-    gammas = holding(Results, read_json(check / "results.json"), check / "results.json").get("gammas", {})
+    gammas = well_formed(Results, read_json(check / RESULTS), check / RESULTS).get("gammas", {})
     workshop.keep(needed.place, {**record, "gammas": gammas, "accuracy_sparse": trained.results["accuracy_sparse"]})
 
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePath
 from typing import Any
 
-from otprune.experiments.contents import Bench, Exports, holding
+from otprune.experiments.contents import Bench, Exports, well_formed
 from otprune.experiments.folder import read_json
 from otprune.report.html.subjects import Subject
 
@@ -20,7 +20,7 @@ def latencies(subject: Subject) -> list[dict[str, Any]]:
     """
     if not subject.place.is_dir():
         return []
-    found = [holding(Bench, read_json(path), path) for path in sorted(subject.place.glob(FILES))]
+    found = [well_formed(Bench, read_json(path), path) for path in sorted(subject.place.glob(FILES))]
     return [row for record in found for row in _rows(record, subject.place)]
 
 
@@ -32,7 +32,7 @@ def exported(subject: Subject) -> list[tuple[str, float]]:
     []
     """
     path = subject.place / EXPORTED
-    found = holding(Exports, read_json(path), path).get("files", {}) if path.is_file() else {}
+    found = well_formed(Exports, read_json(path), path).get("files", {}) if path.is_file() else {}
     return [(f"exported, {PurePath(name).name}", entry["accuracy"]) for name, entry in found.items()]
 
 

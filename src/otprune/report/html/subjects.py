@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from otprune.errors import OtpruneError, TrainingError
-from otprune.experiments.contents import Content, Feeding, Record, Results, holding
+from otprune.experiments.contents import Content, Feeding, Record, Results, well_formed
 from otprune.experiments.experiment import Experiment
 from otprune.experiments.feeding import DATA
-from otprune.experiments.folder import CONFIGURATION, SPARSE, configuration, read_json
+from otprune.experiments.folder import CONFIGURATION, RECORD, RESULTS, SPARSE, configuration, read_json
 from otprune.experiments.reproduce.records import normalised
 from otprune.experiments.thresholds import FOLDER as CHECK
 
@@ -75,9 +75,9 @@ def _of_folder(folder: Path) -> Subject:
         name=folder.resolve().name,
         place=folder,
         experiment=experiment,
-        results=_where_there(Results, folder / "results.json"),
+        results=_where_there(Results, folder / RESULTS),
         fed=_where_there(Feeding, folder / DATA),
-        check=_where_there(Record, folder / CHECK / "record.json"),
+        check=_where_there(Record, folder / CHECK / RECORD),
         weights=folder / SPARSE if (folder / SPARSE).exists() else None,
     )
 
@@ -93,7 +93,7 @@ def _of_record(path: Path) -> Subject:
     content = read_json(path)
     if not isinstance(content.get("experiment"), dict) or not content.keys() & {"results", "shifts"}:
         raise TrainingError(f"{path}: is not the record of one run. Give the folder of a run, or a record of one.")
-    holding(Record, content, path)
+    well_formed(Record, content, path)
     return Subject(
         name=path.stem,
         place=path,
@@ -105,7 +105,7 @@ def _of_record(path: Path) -> Subject:
 
 
 def _where_there(kind: type[Content], path: Path) -> Mapping[str, Any]:
-    return holding(kind, read_json(path), path) if path.exists() else {}
+    return well_formed(kind, read_json(path), path) if path.exists() else {}
 
 
 def _told_apart(found: Sequence[Subject]) -> list[Subject]:

@@ -43,7 +43,8 @@ def extract(archive: Path, wanted: Mapping[str, int], folder: Path) -> None:
 def _extracted(archive: Path, wanted: Mapping[str, int], folder: Path) -> set[str]:
     found, rest = set(), 0
     most = sum(wanted.values()) + REST_LIMIT + HEADERS_LIMIT
-    with gzip.open(archive) as packed, tarfile.open(fileobj=_Bounded(packed, most, archive)) as tar:
+    # "r:", for tarfile would else unpack what is packed once more, and nothing would bound that.
+    with gzip.open(archive) as packed, tarfile.open(fileobj=_Bounded(packed, most, archive), mode="r:") as tar:
         for member in tar:
             name = _safe_name(member, archive)
             if name not in wanted:

@@ -4,6 +4,8 @@ import logging
 import os
 import signal
 from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
@@ -208,10 +210,36 @@ def _collate(samples: list[Sample]) -> _Batch:
     return _Batch(pixels, labels, unreadable, next((s.error for s in samples if s.error is not None), None))
 
 
+@contextmanager
+def at_most_cores(cores: float | None) -> Iterator[None]:
+    """Read with no more processes than so many cores, and one at least, where the rest of the machine is others'.
+
+    >>> with at_most_cores(0.5):
+    ...     _cores()
+    1
+    """
+    before, _limits.cores = _limits.cores, cores
+    try:
+        yield
+    finally:
+        _limits.cores = before
+
+
+@dataclass
+class _Limits:
+    """What this process has been given of the machine."""
+
+    cores: float | None = None
+
+
+_limits = _Limits()
+
+
 def _cores() -> int:
     """Those that this process may use: in a container not all, and beside others that torchrun started a part."""
     usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return max(1, usable // int(os.environ.get("LOCAL_WORLD_SIZE", "1")))
+    shared = usable // int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
+    return max(1, shared if _limits.cores is None else min(shared, int(_limits.cores)))
 
 
 def _leave_signals_to_the_main_process(worker: int) -> None:

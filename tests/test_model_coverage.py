@@ -98,4 +98,15 @@ def test_the_page_and_the_lists_follow_the_records() -> None:
     assert "| good | 10 | 5 | 80.0 % | 1e-15 | 1e-15 | 0.1 | 60.0 % |" in text and "`timm:bad`: wrong" in text
     assert removed_less(records) == ["timm:bad"]
     assert "timm:bad: **wrong**" in failures(records)
-    assert summary(records).splitlines()[2].split() == ["timm", "otprune", *"11000", "40.0", "%"]
+    assert summary(records).splitlines()[2].split() == ["timm", "otprune", *"110000", "40.0", "%"]
+
+
+def test_what_was_not_measured_is_counted_and_has_no_part_in_the_share() -> None:
+    records = {
+        "timm:a": {"otprune": made(), "torch_pruning": made(removed=3)},
+        "timm:b": {"otprune": made(), "torch_pruning": None},
+        "smp:c": {"otprune": made(), "torch_pruning": None},
+    }
+    rows = [line.split() for line in summary(records).splitlines()[2:6]]
+    assert rows[1] == ["timm", "Torch-Pruning", *"100001", "60.0", "%"]
+    assert rows[3] == ["smp", "Torch-Pruning", *"000001", "–"]

@@ -5,8 +5,8 @@ from typing import Any
 
 from otprune.report.markdown import NONE, markdown_table, measured_with
 
-from .outcome import EXACT, NO_BATCH_NORM, STATUSES
-from .summary import TOOLS, Record, Records, libraries, library_rows, removed_less, run_of, share, worst
+from .outcome import EXACT, NO_BATCH_NORM
+from .summary import COLUMNS, TOOLS, Record, Records, libraries, library_rows, removed_less, run_of, share, worst
 
 INTRODUCTION = """\
 # Models of other libraries
@@ -39,7 +39,7 @@ def page(content: Mapping[str, Any] | None) -> str:
 
 def _summary(records: Records) -> str:
     rows = [tuple(map(str, row)) for library in libraries(records) for row in library_rows(library, records)]
-    return "## Summary\n\n" + markdown_table(("library", "tool", *STATUSES[:-1], "removed"), rows, texts=2)
+    return "## Summary\n\n" + markdown_table(COLUMNS, rows, texts=2)
 
 
 def _less(records: Records) -> str:

@@ -15,6 +15,7 @@ TOOLS = {"otprune": "otprune", "torch_pruning": "Torch-Pruning"}
 LITTLE = 0.9
 _FEW = 6
 _NOT_YET = "not measured"
+COLUMNS = ("library", "tool", *STATUSES[:-1], _NOT_YET, "removed")
 
 
 def line(key: str, record: Record) -> str:
@@ -26,7 +27,7 @@ def summary(records: Records) -> str:
     """How many models of each library ended how, and where otprune removes less than Torch-Pruning."""
     rows = [row for library in libraries(records) for row in library_rows(library, records)]
     less = [f"less removed than by Torch-Pruning: {key}" for key in removed_less(records)]
-    return "\n".join([table(("library", "tool", *STATUSES[:-1], "removed"), rows), *less])
+    return "\n".join([table(COLUMNS, rows), *less])
 
 
 def library_rows(library: str, records: Records) -> list[tuple[object, ...]]:
@@ -94,13 +95,14 @@ def _staying(run: Record) -> str:
 
 def _counts(records: list[Record], tool: str) -> list[int]:
     found = Counter(worst(record, tool)["status"] for record in records)
-    return [found[status] for status in STATUSES[:-1]]
+    return [found[status] for status in (*STATUSES[:-1], _NOT_YET)]
 
 
 def _share(records: list[Record], tool: str) -> str:
-    """Over all models of a library that have a mask; what a tool did not prune exactly counts as not removed."""
-    zeroed = sum(record["otprune"]["agreeing"].get("zeroed") or 0 for record in records)
-    runs = [run_of(record, tool, "agreeing") for record in records]
+    """Over all models with a mask that a tool was tried on; what it did not prune exactly counts as not removed."""
+    tried = [record for record in records if record[tool] is not None]
+    zeroed = sum(record["otprune"]["agreeing"].get("zeroed") or 0 for record in tried)
+    runs = [run_of(record, tool, "agreeing") for record in tried]
     exact = [run for run in runs if run["status"] == EXACT]
     return _percent(sum(run["removed"] for run in exact) / zeroed if zeroed else None)
 

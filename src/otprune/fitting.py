@@ -1,7 +1,6 @@
 """Whether what a plan says can be done to a model. A plan may come from a file, and a file from anywhere."""
 
 from collections.abc import Sequence
-from typing import NoReturn
 
 from torch import Tensor, nn
 
@@ -27,7 +26,8 @@ def require_doable(model: nn.Module, plan: PruningPlan) -> None:
 
 class _Check:
     def __init__(self, model: nn.Module, plan: PruningPlan) -> None:
-        self.model, self.plan = model, plan
+        self.plan = plan
+        self.modules: dict[str, nn.Module] = dict(model.named_modules(remove_duplicate=False))
         self.tensors: dict[str, Tensor] = {**model.state_dict(), **named_tensors(model)}
 
     def everything(self) -> None:
@@ -90,10 +90,8 @@ class _Check:
         return self._module(name)
 
     def _module(self, name: str) -> nn.Module:
-        try:
-            return self.model.get_submodule(name)
-        except AttributeError:
-            _refuse(f"has a layer {name}, which the model has not")
+        _require(name in self.modules, f"has a layer {name}, which the model has not")
+        return self.modules[name]
 
     def _tensor(self, name: str) -> Tensor:
         _require(name in self.tensors, f"has a tensor {name}, which the model has not")
@@ -111,8 +109,4 @@ def _are_groups(tensor: Tensor, cut: Cut, groups: int) -> bool:
 
 def _require(holds: bool, what: str) -> None:
     if not holds:
-        _refuse(what)
-
-
-def _refuse(what: str) -> NoReturn:
-    raise PlanError(f"the plan is damaged: it {what}. Make a new plan for the model.")
+        raise PlanError(f"the plan is damaged: it {what}. Make a new plan for the model.")

@@ -2,13 +2,15 @@
 
 Parameters, buffers and inputs are swapped for meta tensors, which have a shape and no data. Where an operator needs
 data to tell the shape of its result, as a detector's do, data is made up for it. A model that looks at its data itself
-does not run on meta tensors; it is then run on the real ones, its tensors cloned first.
+is run again, and what it looks at is computed. Where that does not work either, it is run on its real tensors, cloned
+first.
 """
 
 import contextlib
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
 import torch
@@ -18,6 +20,7 @@ from torch.nn.modules.dropout import _DropoutNd
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from otprune.deferred import Deferred, written_into
 from otprune.errors import ExampleError, ModelError, OtpruneError
 from otprune.location import user_location
 from otprune.shortcuts import SHORTCUTS
@@ -40,7 +43,8 @@ class Watcher(TorchDispatchMode):
         self.asked_for_mode = False
         self.on_meta = self.on_data = False  # both, where some data was made up
         self.busy = False  # with an operator
-        self._constants: dict[int, tuple[Tensor, Tensor]] = {}
+        self.values: Deferred | None = None  # of the meta tensors, where the model looks at its data
+        self._constants: dict[tuple[int, int], tuple[Tensor, Tensor]] = {}
 
     def name_of(self, tensor: object) -> str | None:
         """The name of the parameter or buffer that `tensor` is, if it is one."""
@@ -70,42 +74,67 @@ class Watcher(TorchDispatchMode):
             self.looks_at(args[0])
         self.busy = True
         try:
-            args, kwargs = self._on_one_device(args, kwargs)
-            shortcut = SHORTCUTS.get(func) if args and _is_meta_number(args[0]) else None
-            out = self._run(func, args, kwargs) if shortcut is None else shortcut(*args, **kwargs)
+            args, kwargs = self._on_one_device(func, args, kwargs)
+            quick = SHORTCUTS.get(func, func) if args and _is_meta_number(args[0]) else func
+            out = self._run(func, quick, args, kwargs)
             self.seen(func, args, kwargs, out)
         finally:
             self.busy = False
         return out
 
-    def _run(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def _run(self, func: Any, quick: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Where the shape of a result depends on data, as that of boxes found does, any data will do for the shape."""
+        wants_number = func is aten._local_scalar_dense.default
         try:
-            return func(*args, **kwargs)
+            out = quick(*args, **kwargs)
         except (NotImplementedError, RuntimeError):
             has_none = any(isinstance(t, Tensor) and t.is_meta for t in pytree.tree_leaves((args, kwargs)))
-            if not has_none or func is aten._local_scalar_dense.default:  # of which the model wants more than a shape
+            if not has_none or (wants_number and self.values is None):
                 raise
-        self.on_data = True
-        self.depends_on_data()
-        made, named = pytree.tree_map_only(Tensor, made_up, (args, kwargs))
-        return pytree.tree_map_only(Tensor, _without_data, func(*made, **named))
+        else:
+            if self.values is not None:
+                self.values.note(func, args, kwargs, out)
+            return out
+        if not wants_number:
+            self.on_data = True
+            self.depends_on_data()
+        return pytree.tree_map_only(Tensor, self._without_data, self._run_on_values(func, args, kwargs))
 
-    def _on_one_device(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    def _run_on_values(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """On what the meta tensors stand for, or on made-up data where nobody looks at it."""
+        if self.values is not None:
+            return self.values.run(func, args, kwargs)
+        made, named = pytree.tree_map_only(Tensor, made_up, (args, kwargs))
+        return func(*made, **named)
+
+    def _without_data(self, tensor: Tensor) -> Tensor:
+        meta = torch.empty_like(tensor, device="meta")
+        if self.values is not None:
+            self.values.know(meta, tensor)
+        return meta
+
+    def _on_one_device(
+        self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Tensors the model made itself are real; beside a meta tensor they must be meta too."""
         tensors = [t for t in (*args, *kwargs.values()) if isinstance(t, Tensor)]
         tensors += [t for a in args if isinstance(a, list | tuple) for t in a if isinstance(t, Tensor)]
         if not any(t.is_meta for t in tensors) or all(t.is_meta for t in tensors):
             return args, kwargs
+        if self.values is not None and any(not tensor.is_meta for tensor in written_into(func, args, kwargs)):
+            raise NotImplementedError(f"{func} writes what is not computed yet into a tensor of the model's own making")
         converted: tuple[tuple[Any, ...], dict[str, Any]] = pytree.tree_map_only(Tensor, self._as_meta, (args, kwargs))
         return converted
 
     def _as_meta(self, tensor: Tensor) -> Tensor:
         if tensor.is_meta:
             return tensor
-        if id(tensor) not in self._constants:
-            self._constants[id(tensor)] = (tensor, torch.empty_like(tensor, device="meta"))
-        return self._constants[id(tensor)][1]
+        place = (id(tensor), tensor._version)
+        if place not in self._constants:
+            self._constants[place] = (tensor, torch.empty_like(tensor, device="meta"))
+            if self.values is not None:
+                self.values.know(self._constants[place][1], tensor.clone())
+        return self._constants[place][1]
 
 
 W = TypeVar("W", bound=Watcher)
@@ -140,12 +169,11 @@ def watch(
     refuse_wrapped(model)
     mode = _Mode(training, noise)
     with _ONE_AT_A_TIME, torch.no_grad(), torch.random.fork_rng(devices=[]):
-        try:
-            return _run(model, example, make_watcher(), mode, on_meta=True)
-        except OtpruneError:
-            raise
-        except Exception:  # whatever a model raises on meta tensors, the real run below decides
-            return _run_on_data(model, example, make_watcher(), mode)
+        return (
+            _run_on_meta(model, example, make_watcher(), mode)
+            or _run_on_meta(model, example, _computing(make_watcher(), model), mode)
+            or _run_on_data(model, example, make_watcher(), mode)
+        )
 
 
 def arguments(example: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -173,6 +201,21 @@ def refuse_wrapped(model: nn.Module) -> None:
         raise ModelError(f"{compiled[0]} was compiled in place by .compile(): prune first, compile the result")
 
 
+def _run_on_meta(model: nn.Module, example: Any, watcher: W, mode: _Mode) -> tuple[W, Any] | None:
+    try:
+        return _run(model, example, watcher, mode, on_meta=True)
+    except OtpruneError:
+        raise
+    except Exception:  # whatever a model raises on meta tensors, a run on data decides
+        return None
+
+
+def _computing(watcher: W, model: nn.Module) -> W:
+    """A watcher of a run on meta tensors in which the model can look at its data."""
+    watcher.values = Deferred(next((t.device for t in named_tensors(model).values()), torch.device("cpu")))
+    return watcher
+
+
 def _run_on_data(model: nn.Module, example: Any, watcher: W, mode: _Mode) -> tuple[W, Any]:
     try:
         return _run(model, example, watcher, mode, on_meta=False)
@@ -190,22 +233,33 @@ def _run_on_data(model: nn.Module, example: Any, watcher: W, mode: _Mode) -> tup
 
 def _run(model: nn.Module, example: Any, watcher: W, mode: _Mode, *, on_meta: bool) -> tuple[W, Any]:
     own = named_tensors(model)
-    watcher.on_meta, watcher.on_data = on_meta, not on_meta
-    watcher.state = {name: _stand_in(tensor, on_meta) for name, tensor in own.items()}
+    watcher.on_meta = on_meta and watcher.values is None
+    watcher.on_data = not watcher.on_meta
+    stand_in = partial(_stand_in, values=watcher.values) if on_meta else _copied
+    watcher.state = {name: stand_in(tensor) for name, tensor in own.items()}
     watcher.names = {id(tensor): name for name, tensor in watcher.state.items()}
     args, kwargs = arguments(example)
     if on_meta:
-        args, kwargs = pytree.tree_map_only(Tensor, lambda t: torch.empty_like(t, device="meta"), (args, kwargs))
+        args, kwargs = pytree.tree_map_only(Tensor, stand_in, (args, kwargs))
     with put_back(model), replaced(model, {id(tensor): watcher.state[name] for name, tensor in own.items()}), watcher:
         _set_modes(model, mode)
-        with _noting_who_asks(model, watcher, mode.training), watcher.looking():
+        numbers = contextlib.nullcontext() if watcher.values is None else watcher.values.keeping_numbers()
+        with _noting_who_asks(model, watcher, mode.training), watcher.looking(), numbers:
             out = model(*args, **kwargs)
     return watcher, out
 
 
-def _stand_in(tensor: Tensor, on_meta: bool) -> Tensor:
-    """What the run uses in place of a tensor; on data a copy, since a model in training may write into it."""
-    return torch.empty_like(tensor, device="meta") if on_meta else tensor.detach().clone()
+def _stand_in(tensor: Tensor, values: Deferred | None) -> Tensor:
+    """What a run on meta tensors uses in place of a tensor."""
+    meta = torch.empty_like(tensor, device="meta")
+    if values is not None:
+        values.know(meta, _copied(tensor))
+    return meta
+
+
+def _copied(tensor: Tensor) -> Tensor:
+    """What a run on data uses in place of a tensor: a model in training may write into it."""
+    return tensor.detach().clone()
 
 
 def _set_modes(model: nn.Module, mode: _Mode) -> None:
@@ -288,10 +342,6 @@ def made_up(tensor: Tensor) -> Tensor:
     if tensor.dtype == torch.bool:
         made.view(-1)[:CONDITIONS] = True
     return made
-
-
-def _without_data(tensor: Tensor) -> Tensor:
-    return torch.empty_like(tensor, device="meta")
 
 
 def _is_meta_number(value: object) -> bool:

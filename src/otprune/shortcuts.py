@@ -70,6 +70,17 @@ def _convolution(
     return source.new_empty([source.shape[0], weight.shape[0], *sizes])
 
 
+def _resized(source: Tensor, size: list[int], *args: Any, **kwargs: Any) -> Tensor:
+    return source.new_empty([*source.shape[:2], *size])
+
+
+RESIZING = (
+    aten.upsample_bicubic2d,
+    aten.upsample_bilinear2d,
+    aten._upsample_bicubic2d_aa,
+    aten._upsample_bilinear2d_aa,
+)
+
 SHORTCUTS = {
     aten.convolution.default: _convolution,
     **dict.fromkeys(BATCH_NORMS, _batch_norm),
@@ -77,4 +88,5 @@ SHORTCUTS = {
     **dict.fromkeys((aten.relu_.default, aten.sigmoid_.default, aten.silu_.default, aten.hardswish_.default), _itself),
     **{func: _arithmetic(func) for func in (aten.add.Tensor, aten.mul.Tensor, aten.sub.Tensor, aten.div.Tensor)},
     aten.mean.dim: _mean,
+    **dict.fromkeys((aten.upsample_bicubic2d.default, aten.upsample_bilinear2d.default), _resized),
 }

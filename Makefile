@@ -13,7 +13,7 @@ PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 # The hooks are the tools of .venv, and what pre-commit writes for itself stays in there too.
 PRE_COMMIT := PATH="$(abspath $(BIN)):$$PATH" PRE_COMMIT_HOME="$(abspath $(VENV))/pre-commit" $(BIN)/pre-commit
 
-.PHONY: help demo test lint format fuzz fuzz-parsers chaos bench coverage readme reproduction reliability sample docs clean
+.PHONY: help demo test lint format fuzz fuzz-parsers chaos gpu-tests bench coverage readme reproduction reliability sample docs clean
 .DEFAULT_GOAL := help
 
 help:
@@ -24,6 +24,7 @@ help:
 	@echo "make fuzz N=5000   pruned equals masked on N random networks"
 	@echo "make fuzz-parsers  N=200000 damaged files of every kind: accepted, or refused with an otprune error"
 	@echo "make chaos         kill commands 200 times and see that nothing is lost; goes on where it stopped"
+	@echo "make gpu-tests     run the tests that need a GPU, where there is one"
 	@echo "make bench         every program in benchmarks/"
 	@echo "make coverage      prune the models of torchvision, timm and others; hours, goes on where it stopped"
 	@echo "make readme        fill the README's tables from results/, and those of recipes"
@@ -63,6 +64,9 @@ fuzz-parsers: $(VENV)/.dev
 # One thread, so that sums come out the same to the last bit.
 chaos: $(VENV)/.dev
 	OMP_NUM_THREADS=1 $(BIN)/python -m tests.chaos
+
+gpu-tests: $(VENV)/.dev
+	$(BIN)/python -m tests.gpu_tests
 
 bench: $(VENV)/.dev
 	@set -e; for program in benchmarks/*.py; do echo "== $$program"; $(BIN)/python $$program; done

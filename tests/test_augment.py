@@ -7,6 +7,7 @@ from torchvision.transforms.v2 import functional as V
 
 from otprune.training import augment
 from otprune.training.augment import augmented_epoch, choose
+from tests.gpu import needs_gpu
 
 
 def pictures(count: int, channels: int = 3, height: int = 32, width: int = 32) -> tuple[Tensor, Tensor]:
@@ -75,7 +76,7 @@ def test_every_crop_and_both_mirrorings_are_equally_likely() -> None:
     assert (frequency - 1 / 18).abs().max() < 5 * (1 / 18 / count) ** 0.5  # five standard deviations
 
 
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@needs_gpu
 def test_a_gpu_gives_the_same_epoch() -> None:
     pixels, labels = pictures(300)
     on_cpu = augmented_epoch(pixels, labels, epoch=3, seed=1)

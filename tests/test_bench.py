@@ -20,10 +20,10 @@ from otprune.deploy.subjects import subjects
 from otprune.errors import DeployError
 from otprune.experiments import stages
 from tests.command_line import Done
+from tests.gpu import needs_gpu
 from tests.small_runs import pipeline
 from tests.unchanged import unchanged
 
-needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU to run a model on")
 IMAGES = torch.randn(2, 3, 8, 8, generator=torch.Generator().manual_seed(0))
 
 

@@ -11,6 +11,7 @@ from otprune.deploy.bench import compared
 from otprune.deploy.pinning import pinned
 from otprune.deploy.timing import Latency, interleaved, on_the_gpu, summarized, turns
 from otprune.errors import DeployError
+from tests.gpu import needs_gpu
 
 
 class Clockwork:
@@ -112,7 +113,7 @@ def test_more_threads_than_cores_are_refused() -> None:
         pass
 
 
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU to time")
+@needs_gpu
 def test_on_a_gpu_the_clock_stops_when_its_kernels_are_done() -> None:
     factor = torch.randn(4096, 4096, device="cuda")
     assert on_the_gpu(lambda: [factor @ factor for _ in range(20)]) > 0

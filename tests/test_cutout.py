@@ -15,6 +15,7 @@ from otprune.training.data import AnyDataset, Dataset, Images, StreamedDataset
 from otprune.training.feed import calibration, feed
 from otprune.training.loop import train
 from otprune.training.run import Run, Training
+from tests.gpu import needs_gpu
 from tests.streams import TRAINING, make_folder, streamed_run
 
 CPU = torch.device("cpu")
@@ -129,7 +130,7 @@ def test_cutout_is_refused_below_zero_without_augmentation_and_where_it_is_large
         feed(in_memory(), replace(CUT, cutout=13), CPU)
 
 
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@needs_gpu
 def test_a_gpu_cuts_the_same_squares() -> None:
     on_cpu, on_gpu = white(300), white(300).cuda()
     for pixels in (on_cpu, on_gpu):

@@ -23,6 +23,7 @@ from otprune.training.evaluation import accuracy
 from otprune.training.feed import calibration
 from otprune.training.loop import train, train_together
 from otprune.training.run import EpochRecord, Run, Training
+from tests.gpu import needs_gpu
 from tests.processes import finish, start
 from tests.streams import TRAINING, make_folder, net, streamed_run, train_streamed, train_until_told_to_stop
 
@@ -83,8 +84,7 @@ def test_a_stream_trains_as_the_same_images_in_memory_do(data: StreamedDataset) 
     )
 
 
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU, where batches go into what a graph reads")
-@pytest.mark.filterwarnings("default")
+@needs_gpu
 def test_on_a_gpu_a_stream_from_workers_trains_as_images_in_memory_do() -> None:
     """The graph is captured while batches are on their way, and replayed on the batches that come."""
     histories = []

@@ -25,9 +25,8 @@ def main() -> None:
 
 
 def torchvision_names() -> list[str]:
-    """All models but the quantized ones, which have no batch norm left."""
-    names = [name for name in torchvision.models.list_models() if not name.startswith("quantized_")]
-    sizes = parameters(names, torchvision_models.build)
+    """All models."""
+    sizes = parameters(torchvision.models.list_models(), torchvision_models.build)
     return sorted(sizes, key=sizes.__getitem__)
 
 

@@ -1,4 +1,4 @@
-"""torchvision: every model with batch norm but the quantized ones."""
+"""torchvision: every model with batch norm; those made to be quantized as they are before that, when they have it."""
 
 from collections.abc import Callable
 from functools import partial
@@ -16,7 +16,7 @@ from .subject import Subject, images
 _THRESHOLDS = frozenset({"score_thresh"})
 _CLASSES = 5
 _SMALL = {"min_size": 128, "max_size": 160}
-_SIDES = {"inception_v3": 299, "maxvit_t": 224}
+_SIDES = {"inception_v3": 299, "quantized_inception_v3": 299, "maxvit_t": 224}
 
 
 def subjects() -> list[Subject]:
@@ -32,7 +32,7 @@ def build(name: str) -> nn.Module:
     if name in torchvision.models.list_models(module=segmentation):
         model = torchvision.models.get_model(name, weights=None, weights_backbone=None, aux_loss=_aux_loss(name))
         return model
-    settings = {"init_weights": False} if name in ("googlenet", "inception_v3") else {}
+    settings = {"init_weights": False} if name.endswith(("googlenet", "inception_v3")) else {}
     model = torchvision.models.get_model(name, weights=None, **settings)
     return model
 

@@ -18,7 +18,7 @@ from typing import Any
 
 import torch
 from measuring import write_record
-from measuring.layer_times import Network, breakdown, explained, lagging, looked_at
+from measuring.layer_times import Network, Way, breakdown, explained, lagging, looked_at
 from torch import nn
 
 import otprune as ot
@@ -134,11 +134,11 @@ MODELS: dict[str, Callable[[], Networks]] = {
 
 
 def measured(networks: list[Subject], options: argparse.Namespace) -> dict[str, Any]:
-    """Latencies of whole networks, and on a CPU also of their layers."""
+    """Latencies of whole networks, and of their layers where the runtime does not join them."""
     runtimes = tuple(options.runtimes)
     settings = Settings(runtimes, options.device, options.batch, options.iters, options.threads)
     found = bench(networks, settings)
-    told = [runtime for runtime in runtimes if runtime != "torch-compile" and options.device == "cpu"]
+    told = [runtime for runtime in runtimes if runtime != "torch-compile"]
     found["layers"] = {runtime: by_layers(runtime, networks, found, options) for runtime in told}
     return found
 
@@ -161,10 +161,7 @@ def compared(
     result = breakdown(original, other)
     if found["latencies"][runtime][name]["times_faster_p50"] >= by_flops(found, name):
         return result
-    why = {
-        layer: explained(layer, original, other, runtime, options.threads, options.layer_iters)
-        for layer in lagging(result)
-    }
+    why = {layer: explained(layer, original, other, way(runtime, options)) for layer in lagging(result)}
     return result | {"why": why}
 
 
@@ -172,7 +169,12 @@ def profile(subject: Subject, runtime: Runtime, options: argparse.Namespace) -> 
     """A network, layer by layer."""
     assert isinstance(subject.source, nn.Module)
     images = torch.randn(options.batch, *subject.image_shape)
-    return looked_at(subject.source, images, runtime, options.threads, options.layer_iters)
+    return looked_at(subject.source, images, way(runtime, options))
+
+
+def way(runtime: Runtime, options: argparse.Namespace) -> Way:
+    """How layers are measured in a runtime."""
+    return Way(runtime, options.threads, options.layer_iters, options.device)
 
 
 def by_flops(found: dict[str, Any], name: str) -> float:

@@ -2,14 +2,15 @@
 
 import pytest
 import torch
-from measuring.layer_times import Network, breakdown, explained, lagging, looked_at, reason
+from measuring.layer_times import Network, Way, breakdown, each_alone, explained, lagging, looked_at, reason
 from torch import Tensor, nn
 
 import otprune as ot
-from otprune.deploy.layers import Layer, Shape
+from otprune.deploy.layers import Layer, Shape, layers_of
 from otprune.deploy.profiling import WARM_UP, Part, _executed, profiled
 from otprune.deploy.runtimes import Runtime
 from otprune.errors import DeployError
+from tests.gpu import needs_gpu
 
 SHAPE = Shape(1, (8, 8), (3, 3), (1, 1), (1, 1), (1, 1), groups=1)
 
@@ -83,6 +84,22 @@ def test_a_real_network_is_looked_at_and_its_layers_are_measured_alone() -> None
     model, images = Preactivated().eval(), torch.randn(1, 3, 8, 8)
     nn.init.uniform_(model.second.weight, 0, 2)
     small = ot.prune(model, ot.plan(model, images, ot.GlobalRatio(0.3)))
-    before, after = (looked_at(one, images, "onnxruntime", threads=1, runs=3) for one in (model, small))
+    way = Way("onnxruntime", threads=1, runs=3)
+    before, after = (looked_at(one, images, way) for one in (model, small))
     assert before.macs["conv"] > after.macs["conv"] and set(before.ms) == {"stem", "conv", "head"}
-    assert explained("conv", before, after, "onnxruntime", threads=1, runs=3)
+    assert explained("conv", before, after, way)
+
+
+def test_layers_timed_by_themselves_are_layers_of_the_network() -> None:
+    layers = layers_of(Preactivated().eval(), torch.randn(1, 3, 8, 8))
+    parts = each_alone(layers, Way("torch", threads=1, runs=3))
+    assert [part.name for part in parts] == ["stem", "conv", "head"] and all(part.is_layer for part in parts)
+    assert all(part.ms > 0 for part in parts)
+
+
+@needs_gpu
+def test_on_a_gpu_every_layer_is_timed_by_itself() -> None:
+    model, images, way = Preactivated().eval(), torch.randn(2, 3, 8, 8), Way("torch", 1, 3, "cuda")
+    network = looked_at(model, images, way)
+    assert set(network.ms) == {"stem", "conv", "head"} and min(network.ms.values()) > 0
+    assert explained("conv", network, network, way)

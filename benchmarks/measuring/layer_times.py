@@ -12,13 +12,23 @@ from otprune.deploy.layers import Layer, layers_of
 from otprune.deploy.lone_layers import alone
 from otprune.deploy.pinning import pinned
 from otprune.deploy.profiling import Part, profiled
-from otprune.deploy.runtimes import Runtime
+from otprune.deploy.runtimes import Device, Runtime
 from otprune.deploy.timing import interleaved, summarized
 
 WIDTH = 16  # single-precision numbers in the widest registers of today's processors
 EXPLAINED = 5  # layers that lag most
 CLEARLY = 0.95
 DIGITS = 5  # of milliseconds: clocks tell no more
+
+
+@dataclass(frozen=True)
+class Way:
+    """How layers are measured: in a runtime, by so many runs."""
+
+    runtime: Runtime
+    threads: int
+    runs: int
+    device: Device = "cpu"
 
 
 @dataclass(frozen=True)
@@ -48,11 +58,21 @@ class Network:
         return dict(found)
 
 
-def looked_at(model: nn.Module, images: Tensor, runtime: Runtime, threads: int, runs: int) -> Network:
-    """A network's parts, timed by the runtime."""
+def looked_at(model: nn.Module, images: Tensor, way: Way) -> Network:
+    """A network's parts: on a CPU as the runtime times them, on a GPU, where it runs ahead of them, layer by layer."""
     macs = {layer.name: layer.macs for layer in ot.cost(model, images).layers}
-    parts = profiled(model, images, runtime, threads, runs)
-    return Network(parts, {layer.name: layer for layer in layers_of(model, images)}, macs)
+    layers = layers_of(model, images)
+    if way.device == "cpu":
+        parts = profiled(model, images, way.runtime, way.threads, way.runs)
+    else:
+        parts = each_alone(layers, way)
+    return Network(parts, {layer.name: layer for layer in layers}, macs)
+
+
+def each_alone(layers: Sequence[Layer], way: Way) -> list[Part]:
+    """The layers of a network, each timed by itself."""
+    ms = _milliseconds({layer.name: (layer, _channels(layer)) for layer in layers}, way)
+    return [Part(layer.name, "linear" if layer.shape.is_linear else "conv", ms[layer.name]) for layer in layers]
 
 
 def breakdown(before: Network, after: Network) -> dict[str, Any]:
@@ -72,14 +92,22 @@ def lagging(found: Mapping[str, Any]) -> list[str]:
     return [row["layer"] for row in sorted(behind, key=lambda row: -row["lag_ms"])][:EXPLAINED]
 
 
-def explained(name: str, before: Network, after: Network, runtime: Runtime, threads: int, runs: int) -> str:
+def explained(name: str, before: Network, after: Network, way: Way) -> str:
     """Why a layer lags, by measuring it alone: as it was, as it is, and with its channels rounded up."""
     old, new = before.layers[name], after.layers[name]
     channels = {"old": _channels(old), "new": _channels(new), "rounded": _rounded_up(new, old)}
-    with pinned(threads):
-        timed = {key: alone(new.shape, *pair, runtime, threads).seconds for key, pair in channels.items()}
-        ms = {key: summarized(those).p50 for key, those in interleaved(timed, runs).items()}
+    ms = _milliseconds({key: (new, pair) for key, pair in channels.items()}, way)
     return reason(channels, ms, before.macs[name], after.macs[name])
+
+
+def _milliseconds(layers: Mapping[str, tuple[Layer, tuple[int, int]]], way: Way) -> dict[str, float]:
+    """The median of each of several layers, with channels of their own, alone and in turn."""
+    with pinned(way.threads):
+        timed = {
+            key: alone(layer.shape, *channels, way.runtime, way.threads, way.device).seconds
+            for key, (layer, channels) in layers.items()
+        }
+        return {key: summarized(those).p50 for key, those in interleaved(timed, way.runs).items()}
 
 
 def reason(channels: Mapping[str, tuple[int, int]], ms: Mapping[str, float], before: int, after: int) -> str:

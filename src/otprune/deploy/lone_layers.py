@@ -10,15 +10,15 @@ from torch.nn.modules.conv import _ConvNd
 
 from otprune.deploy.layers import DEPTHWISE, Shape
 from otprune.deploy.packages import imported
-from otprune.deploy.runtimes import Ready, Runtime, file_in_runtime, in_runtime
+from otprune.deploy.runtimes import Device, Ready, Runtime, file_in_runtime, in_runtime
 from otprune.errors import DeployError
 
 OPSET, FORMAT = 17, 8  # old enough for every runtime, and all that a layer needs
 CONVOLUTIONS = {1: nn.Conv1d, 2: nn.Conv2d, 3: nn.Conv3d}
 
 
-def alone(shape: Shape, inputs: int, outputs: int, runtime: Runtime, threads: int = 1) -> Ready:
-    """The layer with these channels, fresh weights and a drawn input, in a runtime on the CPU.
+def alone(shape: Shape, inputs: int, outputs: int, runtime: Runtime, threads: int = 1, device: Device = "cpu") -> Ready:
+    """The layer with these channels, fresh weights and a drawn input, in a runtime.
 
     >>> linear = Shape(batch=1, size=(), kernel=(), stride=(), padding=(), dilation=(), groups=1)
     >>> alone(linear, 4, 2, "torch").output().shape
@@ -28,11 +28,11 @@ def alone(shape: Shape, inputs: int, outputs: int, runtime: Runtime, threads: in
         raise DeployError("torch-compile joins layers, so they have no latencies of their own: choose another runtime")
     module, images = _module(shape, inputs, outputs), torch.randn(shape.batch, inputs, *shape.size)
     if runtime == "torch":
-        return in_runtime(module, images, runtime, threads=threads)
+        return in_runtime(module, images, runtime, device, threads)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "layer.onnx")
         _write_onnx(module[0], images, path)
-        return file_in_runtime(path, images, runtime, threads=threads)
+        return file_in_runtime(path, images, runtime, device, threads)
 
 
 def nothing(runtime: Runtime, threads: int = 1) -> Ready:

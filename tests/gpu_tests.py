@@ -54,8 +54,10 @@ def files_with_gpu_tests() -> list[str]:
 
 def outcomes(folder: Path, file: str) -> dict[str, dict[str, Any]]:
     """What the tests of a file for a GPU came to."""
-    report = folder / f"{Path(file).stem}.xml"
-    subprocess.run([*PYTEST, f"--junitxml={report}", file], cwd=ROOT, check=False)
+    report = folder / f"{file.replace('/', '-')}.xml"
+    done = subprocess.run([*PYTEST, f"--junitxml={report}", file], cwd=ROOT, check=False)
+    if not report.exists():
+        sys.exit(f"{file}: pytest ended with status {done.returncode} and no report: see above")
     cases = ElementTree.parse(report).iter("testcase")
     return {f"{file}::{case.get('name')}": _outcome(case) for case in cases}
 

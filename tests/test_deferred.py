@@ -1,6 +1,7 @@
 """What a model looks at in a run on meta tensors is what it would see on real ones, and nothing else is computed."""
 
 from collections import deque
+from collections.abc import Iterable
 from typing import Any
 
 import pytest
@@ -40,7 +41,7 @@ class Program(nn.Module):
         self.looked_at.clear()
         tensors = [x, self.weight * 1.0, self.get_buffer("count")]
         for name, first, second in self.steps:
-            STEPS[name](self, tensors, first, second)
+            EVERY_STEP[name](self, tensors, first, second)
         return torch.cat(tensors)
 
     def look(self, value: Tensor) -> None:
@@ -71,6 +72,32 @@ def of_own_making(net: Program, tensors: list[Tensor], first: int, second: int) 
     tensors[second] = tensors[second] + own
 
 
+def of_changing_data(net: Program, tensors: list[Tensor], first: int, second: int) -> None:
+    own = torch.ones(4)
+    tensors[first] = tensors[second] + own
+    own.data.mul_(5)  # which no version tells
+    tensors[second] = tensors[second] + own
+
+
+def exchange(net: Program, tensors: list[Tensor], first: int, second: int) -> None:
+    tensors[first].data = tensors[second] + 1
+
+
+def other_memory(net: Program, tensors: list[Tensor], first: int, second: int) -> None:
+    tensors[first] = tensors[first].clone().set_(tensors[second].clone())
+
+
+def normalize(net: Program, tensors: list[Tensor], first: int, second: int) -> None:
+    statistics, ones = tensors[second].detach()[:2], torch.ones(2, device=tensors[first].device)
+    nn.functional.batch_norm(tensors[first].view(2, 2), statistics, ones, training=True, momentum=0.5)
+
+
+def change_reshaped(net: Program, tensors: list[Tensor], first: int, second: int) -> None:
+    part = torch.cat([tensors[second].view(2, 2)] * 2, 1)[:, :2].relu()
+    part.reshape(-1).add_(5)
+    tensors[first] = part.flatten() + 0
+
+
 def replace(function: Any) -> Any:
     def step(net: Program, tensors: list[Tensor], first: int, second: int) -> None:
         tensors[first] = function(tensors[first], tensors[second])
@@ -91,30 +118,57 @@ STEPS = {
     "fresh": fresh,
     "of numbers": of_numbers,
     "of own making": of_own_making,
+    "of changing data": of_changing_data,
+    "add many in place": lambda net, tensors, first, second: torch._foreach_add_([tensors[first]], 1.0),
     "look": lambda net, tensors, first, second: net.look(tensors[first]),
 }
 
 
+# Where nothing but a run on data tells: each has to fall back to it.
+ON_DATA = {
+    "exchange": exchange,
+    "other memory": other_memory,
+    "normalize": normalize,
+    "change reshaped": change_reshaped,
+}
+EVERY_STEP = STEPS | ON_DATA
+
+
+def programs(steps: Iterable[str]) -> st.SearchStrategy[list[tuple[str, int, int]]]:
+    index = st.integers(0, TENSORS - 1)
+    return st.lists(st.tuples(st.sampled_from(sorted(steps)), index, index), min_size=1, max_size=25)
+
+
 @settings(max_examples=300, deadline=None)
-@given(
-    st.lists(
-        st.tuples(st.sampled_from(sorted(STEPS)), st.integers(0, TENSORS - 1), st.integers(0, TENSORS - 1)),
-        min_size=1,
-        max_size=25,
-    )
-)
+@given(programs(STEPS))
 def test_numbers_are_those_of_a_run_on_data(steps: list[tuple[str, int, int]]) -> None:
+    assert looked_at_alike(steps).values is not None, "the model was run on real tensors"
+
+
+@settings(max_examples=200, deadline=None)
+@given(programs(EVERY_STEP))
+def test_what_meta_tensors_cannot_tell_is_computed_on_data(steps: list[tuple[str, int, int]]) -> None:
+    looked_at_alike(steps)
+
+
+@pytest.mark.parametrize("name", ON_DATA)
+def test_each_of_these_is_run_on_data(name: str) -> None:
+    looked_at_alike([("sum", 1, 0), (name, 1, 2), ("sum", 0, 1), (name, 2, 1), (name, 0, 1)])
+
+
+def looked_at_alike(steps: list[tuple[str, int, int]]) -> Silent:
+    """Run a program on meta tensors and on data: it has to see the same numbers, and nothing of the user's changes."""
     net = Program([*steps, *(("look", index, 0) for index in range(TENSORS))]).eval()
     state, example = {name: value.clone() for name, value in net.state_dict().items()}, torch.tensor([1.0, -1, 2, -3])
     given_before = example.clone()
     watcher, _ = watch(net, example, lambda: Silent(net), training=False)
     found = list(net.looked_at)
-    assert watcher.values is not None, "the model was run on real tensors"
     assert torch.equal(example, given_before), "the run wrote into the example"
     assert all(torch.equal(value, state[name]) for name, value in net.state_dict().items()), "it wrote into the model"
     with torch.no_grad():
         net(example)
     assert found == list(net.looked_at)
+    return watcher
 
 
 def test_only_what_is_looked_at_is_computed() -> None:
@@ -128,16 +182,39 @@ def test_only_what_is_looked_at_is_computed() -> None:
         values.run(aten.sum.default, (unwanted,), {})
 
 
-def test_what_reads_a_value_comes_before_what_overwrites_it() -> None:
-    values, source, doubled = (
-        Deferred(torch.device("cpu")),
-        torch.empty(2, device="meta"),
-        torch.empty(2, device="meta"),
-    )
-    values.know(source, torch.tensor([3.0, 4.0]))
-    values.note(aten.mul.Tensor, (source, 2), {}, doubled)
-    values.run(aten.fill_.Scalar, (source, 0.0), {})
-    assert values.run(aten.sum.default, (doubled,), {}) == 14 and values.run(aten.sum.default, (source,), {}) == 0
+def test_a_tensor_given_twice_is_one_tensor() -> None:
+    class Twice(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.seen = deque[float]()
+
+        def forward(self, first: Tensor, second: Tensor) -> Tensor:
+            first.add_(1)
+            self.seen.append(float(second.sum()))
+            return second
+
+    net, example = Twice(), torch.zeros(3)
+    watch(net, (example, example), lambda: Silent(net), training=False)
+    assert list(net.seen) == [3.0] and example.sum() == 0
+
+
+def test_memory_is_let_go_of_while_values_are_computed(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Chain(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            for _ in range(40):
+                x = x * 1.01
+            return x + float(x.flatten()[0])
+
+    kept, know = deque[int](), Deferred.know
+
+    def counting(values: Deferred, meta: Tensor, value: Tensor) -> None:
+        know(values, meta, value)
+        kept.append(len(values._known))
+
+    monkeypatch.setattr(Deferred, "know", counting)
+    chain = Chain()
+    watch(chain, torch.zeros(10), lambda: Silent(chain), training=False)
+    assert len(kept) > 40 and max(kept) < 10
 
 
 class refuses_to_run:

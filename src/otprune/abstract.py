@@ -10,7 +10,6 @@ import contextlib
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
-from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
 import torch
@@ -44,7 +43,8 @@ class Watcher(TorchDispatchMode):
         self.on_meta = self.on_data = False  # both, where some data was made up
         self.busy = False  # with an operator
         self.values: Deferred | None = None  # of the meta tensors, where the model looks at its data
-        self._constants: dict[tuple[int, int], tuple[Tensor, Tensor]] = {}
+        self.wants_number = False  # and stops for it
+        self._constants: dict[int, _Constant] = {}
 
     def name_of(self, tensor: object) -> str | None:
         """The name of the parameter or buffer that `tensor` is, if it is one."""
@@ -83,13 +83,14 @@ class Watcher(TorchDispatchMode):
         return out
 
     def _run(self, func: Any, quick: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Where the shape of a result depends on data, as that of boxes found does, any data will do for the shape."""
+        """Where a result depends on data, as that of boxes found does, it is made of data, which may be made up."""
         wants_number = func is aten._local_scalar_dense.default
         try:
             out = quick(*args, **kwargs)
         except (NotImplementedError, RuntimeError):
             has_none = any(isinstance(t, Tensor) and t.is_meta for t in pytree.tree_leaves((args, kwargs)))
-            if not has_none or (wants_number and self.values is None):
+            self.wants_number = has_none and wants_number and self.values is None
+            if not has_none or self.wants_number:
                 raise
         else:
             if self.values is not None:
@@ -98,7 +99,7 @@ class Watcher(TorchDispatchMode):
         if not wants_number:
             self.on_data = True
             self.depends_on_data()
-        return pytree.tree_map_only(Tensor, self._without_data, self._run_on_values(func, args, kwargs))
+        return pytree.tree_map_only(Tensor, self._stand_in, self._run_on_values(func, args, kwargs))
 
     def _run_on_values(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """On what the meta tensors stand for, or on made-up data where nobody looks at it."""
@@ -107,8 +108,12 @@ class Watcher(TorchDispatchMode):
         made, named = pytree.tree_map_only(Tensor, made_up, (args, kwargs))
         return func(*made, **named)
 
-    def _without_data(self, tensor: Tensor) -> Tensor:
-        meta = torch.empty_like(tensor, device="meta")
+    def placed(self, tensor: Tensor) -> Tensor:
+        """A meta tensor in place of a real one of the user's; a copy of that is its value, where values are kept."""
+        return _without_data(tensor) if self.values is None else self._stand_in(tensor.detach().clone())
+
+    def _stand_in(self, tensor: Tensor) -> Tensor:
+        meta = _without_data(tensor)
         if self.values is not None:
             self.values.know(meta, tensor)
         return meta
@@ -129,12 +134,21 @@ class Watcher(TorchDispatchMode):
     def _as_meta(self, tensor: Tensor) -> Tensor:
         if tensor.is_meta:
             return tensor
-        place = (id(tensor), tensor._version)
-        if place not in self._constants:
-            self._constants[place] = (tensor, torch.empty_like(tensor, device="meta"))
-            if self.values is not None:
-                self.values.know(self._constants[place][1], tensor.clone())
-        return self._constants[place][1]
+        known = self._constants.get(id(tensor))
+        if known is None or (known.value is not None and not torch.equal(known.value, tensor)):
+            known = _Constant(tensor, _without_data(tensor), None if self.values is None else tensor.clone())
+            self._constants[id(tensor)] = known
+            if self.values is not None and known.value is not None:
+                self.values.know(known.meta, known.value)
+        return known.meta
+
+
+class _Constant(NamedTuple):
+    """A real tensor beside meta ones, what it is among them, and its value where that may be looked at."""
+
+    tensor: Tensor
+    meta: Tensor
+    value: Tensor | None
 
 
 W = TypeVar("W", bound=Watcher)
@@ -169,11 +183,11 @@ def watch(
     refuse_wrapped(model)
     mode = _Mode(training, noise)
     with _ONE_AT_A_TIME, torch.no_grad(), torch.random.fork_rng(devices=[]):
-        return (
-            _run_on_meta(model, example, make_watcher(), mode)
-            or _run_on_meta(model, example, _computing(make_watcher(), model), mode)
-            or _run_on_data(model, example, make_watcher(), mode)
-        )
+        watcher = make_watcher()
+        found = _run_on_meta(model, example, watcher, mode)
+        if found is None and watcher.wants_number:
+            found = _run_on_meta(model, example, _computing(make_watcher(), model), mode)
+        return found or _run_on_data(model, example, make_watcher(), mode)
 
 
 def arguments(example: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -235,31 +249,23 @@ def _run(model: nn.Module, example: Any, watcher: W, mode: _Mode, *, on_meta: bo
     own = named_tensors(model)
     watcher.on_meta = on_meta and watcher.values is None
     watcher.on_data = not watcher.on_meta
-    stand_in = partial(_stand_in, values=watcher.values) if on_meta else _copied
+    copied: dict[int, Tensor] = {}
+
+    def stand_in(tensor: Tensor) -> Tensor:
+        """The same for the same tensor: a copy, since a model may write into it, or one without data."""
+        if id(tensor) not in copied:
+            copied[id(tensor)] = watcher.placed(tensor) if on_meta else tensor.detach().clone()
+        return copied[id(tensor)]
+
     watcher.state = {name: stand_in(tensor) for name, tensor in own.items()}
     watcher.names = {id(tensor): name for name, tensor in watcher.state.items()}
-    args, kwargs = arguments(example)
-    if on_meta:
-        args, kwargs = pytree.tree_map_only(Tensor, stand_in, (args, kwargs))
+    args, kwargs = pytree.tree_map_only(Tensor, stand_in, arguments(example))
     with put_back(model), replaced(model, {id(tensor): watcher.state[name] for name, tensor in own.items()}), watcher:
         _set_modes(model, mode)
         numbers = contextlib.nullcontext() if watcher.values is None else watcher.values.keeping_numbers()
         with _noting_who_asks(model, watcher, mode.training), watcher.looking(), numbers:
             out = model(*args, **kwargs)
     return watcher, out
-
-
-def _stand_in(tensor: Tensor, values: Deferred | None) -> Tensor:
-    """What a run on meta tensors uses in place of a tensor."""
-    meta = torch.empty_like(tensor, device="meta")
-    if values is not None:
-        values.know(meta, _copied(tensor))
-    return meta
-
-
-def _copied(tensor: Tensor) -> Tensor:
-    """What a run on data uses in place of a tensor: a model in training may write into it."""
-    return tensor.detach().clone()
 
 
 def _set_modes(model: nn.Module, mode: _Mode) -> None:
@@ -342,6 +348,10 @@ def made_up(tensor: Tensor) -> Tensor:
     if tensor.dtype == torch.bool:
         made.view(-1)[:CONDITIONS] = True
     return made
+
+
+def _without_data(tensor: Tensor) -> Tensor:
+    return torch.empty_like(tensor, device="meta")
 
 
 def _is_meta_number(value: object) -> bool:

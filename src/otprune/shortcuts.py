@@ -30,6 +30,8 @@ def _batch_norm(source: Tensor, *args: Any, **kwargs: Any) -> tuple[Tensor, Tens
 
 
 def _same_shape(source: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+    if not source.is_contiguous():
+        return torch.empty_like(source)
     return torch.empty_strided(source.shape, source.stride(), dtype=source.dtype, device="meta")
 
 
@@ -70,16 +72,14 @@ def _convolution(
     return source.new_empty([source.shape[0], weight.shape[0], *sizes])
 
 
-def _resized(source: Tensor, size: list[int], *args: Any, **kwargs: Any) -> Tensor:
-    return source.new_empty([*source.shape[:2], *size])
+def _resizing(func: Any) -> Any:
+    def shaped(source: Tensor, size: list[int], *args: Any, **kwargs: Any) -> Any:
+        if source.dim() != len(size) + 2 or min(size) < 1 or not source.is_contiguous():
+            return func(source, size, *args, **kwargs)
+        return source.new_empty([*source.shape[:2], *size])
 
+    return shaped
 
-RESIZING = (
-    aten.upsample_bicubic2d,
-    aten.upsample_bilinear2d,
-    aten._upsample_bicubic2d_aa,
-    aten._upsample_bilinear2d_aa,
-)
 
 SHORTCUTS = {
     aten.convolution.default: _convolution,
@@ -88,5 +88,5 @@ SHORTCUTS = {
     **dict.fromkeys((aten.relu_.default, aten.sigmoid_.default, aten.silu_.default, aten.hardswish_.default), _itself),
     **{func: _arithmetic(func) for func in (aten.add.Tensor, aten.mul.Tensor, aten.sub.Tensor, aten.div.Tensor)},
     aten.mean.dim: _mean,
-    **dict.fromkeys((aten.upsample_bicubic2d.default, aten.upsample_bilinear2d.default), _resized),
+    **{func: _resizing(func) for func in (aten.upsample_bicubic2d.default, aten.upsample_bilinear2d.default)},
 }

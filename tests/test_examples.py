@@ -23,14 +23,14 @@ EPOCHS = {"own_loop": 12}
 LONGEST = 60  # lines
 
 
-def ran(example: str, folder: Path) -> str:
+def ran(example: str, folder: Path, *more: str) -> str:
     """What an example prints. It finds no network, no accelerator and no settings of a user."""
     for module in NEEDS[example]:
         if find_spec(module) is None:
             pytest.skip(f"{module} is not installed")
     alone = {"HOME": str(folder), "YOLO_CONFIG_DIR": str(folder), "YOLO_AUTOINSTALL": "false", "YOLO_OFFLINE": "true"}
     alone |= {"HF_HUB_OFFLINE": "1", "CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1", "PYTHONIOENCODING": "utf-8"}
-    line = [sys.executable, str(EXAMPLES / f"{example}.py"), str(folder), str(EPOCHS.get(example, 2))]
+    line = [sys.executable, str(EXAMPLES / f"{example}.py"), str(folder), str(EPOCHS.get(example, 2)), *more]
     done = subprocess.run(line, capture_output=True, text=True, cwd=folder, env=os.environ | alone, encoding="utf-8")
     assert done.returncode == 0, done.stderr
     return done.stdout
@@ -70,8 +70,9 @@ def test_the_own_loop_learns_what_it_is_shown_and_prunes_by_optimal_thresholds(t
     assert float(printed.rpartition("accuracy: ")[2]) > 0.95
 
 
-def test_yolo_is_pruned_trained_on_and_exported_by_its_own_trainer(tmp_path: Path) -> None:
-    before, after = parameters(printed := ran("with_ultralytics", tmp_path))
+@pytest.mark.parametrize("network", ["yolov8n", "yolov8n-seg", "yolo11n", "yolo11n-seg"])
+def test_yolo_is_pruned_trained_on_and_exported_by_its_own_trainer(network: str, tmp_path: Path) -> None:
+    before, after = parameters(printed := ran("with_ultralytics", tmp_path, f"{network}.yaml"))
     assert after < 0.9 * before
     import onnx
     import onnxruntime

@@ -41,11 +41,14 @@ def independent(model: nn.Module, layers: Collection[str], seed: int) -> Mask:
 def drawn(keys: Keys, seed: int) -> Mask:
     """Of every two neighbours one is zeroed, unless an earlier layer with the same key decided about them already.
 
-    So every layer loses half of its channels, and every group of a grouped convolution as many as the others.
+    So every layer loses half of its channels, and every group of a grouped convolution as many as the others. A layer
+    all of whose channels were decided about elsewhere keeps one of them at least.
 
     >>> mask = drawn({"a": [0, 1, 2, 3], "b": [2, 3]}, seed=0)
     >>> [len(channels) for channels in mask.values()]
     [2, 1]
+    >>> drawn({"a": [0, 1], "b": [0], "c": [1]}, seed=0)["b"]
+    []
     >>> [2 + channel for channel in mask["b"]] == [channel for channel in mask["a"] if channel > 1]
     True
     """
@@ -55,4 +58,7 @@ def drawn(keys: Keys, seed: int) -> Mask:
         fresh = [key for key in dict.fromkeys(layer_keys) if key not in zeroed]
         for pair in zip(fresh[::2], fresh[1::2], strict=False):
             zeroed |= zip(pair, generator.choice([(True, False), (False, True)]), strict=True)
+    for layer_keys in keys.values():
+        if layer_keys and all(zeroed.get(key) for key in layer_keys):
+            zeroed[layer_keys[0]] = False
     return {name: [i for i, key in enumerate(ks) if zeroed.get(key)] for name, ks in keys.items()}

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from tools.pages import ROOT
-from tools.reliability_page import PAGE, SECTIONS, agreement, kills, page
+from tools.reliability_page import PAGE, SECTIONS, agreement, kills, on_a_gpu, page
 
 
 def test_the_page_is_up_to_date_with_the_records() -> None:
@@ -37,3 +37,9 @@ def test_what_differs_too_much_is_not_said_to_agree() -> None:
     said = agreement([trained("smooth", "fp64", 2e-6), trained("plain", "fp64", 1e-9), trained("smooth", "fp32", 1e-7)])
     assert "1 of 2 results in fp64 agree, where the largest difference is 2.0e-06, and 1 of 1 in fp32" in said
     assert said.endswith("ends within 2.0e-06 in both.")
+
+
+def test_a_test_that_failed_or_was_skipped_on_a_gpu_is_not_among_those_that_passed() -> None:
+    ended = {"a.py::one": "passed", "a.py::two": "failed", "b.py::three": "skipped"}
+    said = on_a_gpu({"tests": {name: {"outcome": outcome} for name, outcome in ended.items()}})
+    assert said.startswith("**1 of 3 tests passed**") and said.endswith("Failed: `a.py::two`.")

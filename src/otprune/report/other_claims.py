@@ -9,7 +9,7 @@ import numpy as np
 from otprune.experiments import paper
 from otprune.experiments.reproduce.needed import baseline
 from otprune.experiments.reproduce.records import Record, Records
-from otprune.experiments.reproduce.rows import PAIRS, ista, row, sweep
+from otprune.experiments.reproduce.rows import ista, row, sweep
 from otprune.report.columns import column
 from otprune.report.edge import faster_at_the_edge
 from otprune.report.goals import goals_are_reached
@@ -96,7 +96,7 @@ def branches_go(records: Records) -> Claim:
     text = "Whole branches of networks with skip connections can be removed."
     found = {
         subject(data, model): [len(one["removed"]) for one in _sweep(records, data, model)]
-        for data, model in (*PAIRS, ("cifar10", "resnet20"))
+        for data, model in paper.lambdas()
         if model != "vgg14"
     }
     most = {name: max(one) for name, one in found.items() if one}

@@ -1,12 +1,20 @@
 """The record of the tests that need a GPU says what became of each."""
 
+import subprocess
 from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
 import torch
 
-from tests.gpu_tests import _outcome, outcomes
+from tests.gpu_tests import PYTEST, _outcome, files_with_gpu_tests, outcomes
+from tests.long_runs import ROOT
+
+
+def test_every_file_with_a_test_for_a_gpu_is_found() -> None:
+    line = [*PYTEST, "--collect-only", "tests"]
+    told = subprocess.run(line, cwd=ROOT, capture_output=True, text=True, check=True).stdout.splitlines()
+    assert files_with_gpu_tests() == sorted({file for file, _, test in (line.partition("::") for line in told) if test})
 
 
 def test_tests_are_told_by_file_and_name(tmp_path: Path) -> None:

@@ -1,7 +1,8 @@
 """The pruned architecture of a record, made again without the weights that it was found in.
 
-What a layer keeps follows from which of its γ are negligible. So a fresh model whose γ are one and zero is pruned to
-the same architecture, and that is all that training from scratch needs. Whether it is the same is checked by its cost.
+What a layer keeps follows from which of its γ are negligible. So a fresh model whose γ are one where they are not, and
+little or zero where they are, is pruned to the same architecture, and that is all that training from scratch needs.
+Whether it is the same is checked by its cost.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,6 +20,8 @@ from otprune.experiments.reproduce.records import Record
 from otprune.experiments.stages import totals
 from otprune.plan import PruningPlan
 from otprune.thresholds import Rule
+
+LITTLE = 1e-3
 
 
 def restore(pipeline: Pipeline, record: Record) -> None:
@@ -38,36 +41,48 @@ def restore(pipeline: Pipeline, record: Record) -> None:
 
 
 def pruned_alike(model: nn.Module, example: Any, record: Record, round_to: int | None = None) -> PruningPlan:
-    """The plan that prunes a freshly built model, whose γ become one and zero, as the record's was pruned.
+    """The plan that prunes a freshly built model, whose γ become one, little or zero, as the record's was pruned.
 
     With `round_to`, channels are rounded up to multiples of another number than the record's were.
     """
     layers = record.results["layers"]
     for layer in layers:
         gamma = model.get_submodule(layer["name"]).get_parameter("weight")
-        gamma.data.copy_(important(layer, record.gammas.get(layer["name"])))
+        gamma.data.copy_(alike(layer, record.gammas.get(layer["name"])))
     limit, rule = record.experiment.pruning.max_layer_ratio, _rule(record.experiment, layers)
     own = record.results.get("latency", {}).get("round_to", 1)
     return ot.plan(model, example, rule, max_ratio=limit, round_to=round_to or own)
 
 
-def important(layer: Mapping[str, Any], gamma: Sequence[float] | None) -> torch.Tensor:
+def alike(layer: Mapping[str, Any], gamma: Sequence[float] | None) -> torch.Tensor:
     """One for the important channels of a layer, zero for others; which they are is told by γ, if at all.
 
-    >>> important({"channels": 3, "kept": 2, "negligible": 1}, [0.5, 1e-7, -0.4])
+    Where none is important and some were kept all the same, which rules do that cut across layers, little is left of
+    every one: a layer of zeros would be one that nothing passes through.
+
+    >>> alike({"channels": 3, "kept": 2, "negligible": 1}, [0.5, 1e-7, -0.4])
     tensor([1., 0., 1.])
+    >>> alike({"channels": 2, "kept": 1, "negligible": 2}, [0.1, 0.2])
+    tensor([0.0005, 0.0010])
     """
-    count = layer["channels"] - layer["negligible"] if layer["kept"] else 0
     magnitudes = torch.tensor(gamma or [1.0] * layer["channels"]).abs()
+    count = _important(layer)
+    if layer["kept"] and not count:
+        return LITTLE * magnitudes / magnitudes.max()
     flags = torch.zeros(layer["channels"])
     flags[magnitudes.argsort(descending=True, stable=True)[:count]] = 1.0
     return flags
 
 
+def _important(layer: Mapping[str, Any]) -> int:
+    """How many channels of a layer are important; where it went with its branch, none is."""
+    return int(layer["channels"] - layer["negligible"]) if layer["kept"] else 0
+
+
 def _rule(experiment: Experiment, layers: Sequence[Mapping[str, Any]]) -> Rule:
-    """The rule that finds zeros negligible, and removes branches if that of the record does."""
+    """The rule that finds so many negligible, and removes branches if that of the record does."""
     if experiment.pruning.rule == "ot":
         return ot.OptimalThreshold(experiment.pruning.delta)
     channels = sum(layer["channels"] for layer in layers)
-    zeros = channels - sum(int(important(layer, None).sum()) for layer in layers)
-    return ot.GlobalRatio((zeros + 0.5) / channels)
+    negligible = channels - sum(map(_important, layers))
+    return ot.GlobalRatio((negligible + 0.5) / channels)

@@ -73,10 +73,10 @@ class RayCluster:
 
 
 @contextmanager
-def ray_cluster(nodes: int = 3) -> Iterator[RayCluster]:
-    """A cluster for a while."""
+def ray_cluster(nodes: int = 3, gpus: int = 0) -> Iterator[RayCluster]:
+    """A cluster for a while; its head has the GPUs."""
     place = tempfile.mkdtemp(prefix="ray-", dir="/tmp")  # a short name: sockets are named after it
-    line = [sys.executable, "-m", "tests.ray_cluster", str(nodes)]
+    line = [sys.executable, "-m", "tests.ray_cluster", str(nodes), str(gpus)]
     with Path(place, "log").open("w") as log:
         process = subprocess.Popen(
             line,
@@ -100,10 +100,10 @@ def ray_cluster(nodes: int = 3) -> Iterator[RayCluster]:
 class _Nodes:
     """The cluster, from inside."""
 
-    def __init__(self, nodes: int) -> None:
+    def __init__(self, nodes: int, gpus: int) -> None:
         from ray.cluster_utils import Cluster
 
-        self.cluster = Cluster(initialize_head=True, head_node_args=HEAD)
+        self.cluster = Cluster(initialize_head=True, head_node_args=HEAD | {"num_gpus": gpus})
         self.address = self.cluster.address
         for _ in range(nodes - 1):
             self.cluster.add_node(**NODE, wait=False)
@@ -149,10 +149,10 @@ def _children(process: int) -> list[int]:
     return [*found, *(inner for one in found for inner in _children(one))]
 
 
-def _serve(nodes: int) -> None:
+def _serve(nodes: int, gpus: int) -> None:
     out = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what Ray prints is no answer
-    cluster = _Nodes(nodes)
+    cluster = _Nodes(nodes, gpus)
     print(json.dumps({"address": cluster.address, "nodes": cluster.names}), file=out, flush=True)
     for line in sys.stdin:
         what, node = json.loads(line)
@@ -163,4 +163,4 @@ def _serve(nodes: int) -> None:
 
 if __name__ == "__main__":
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # of the terminal: who asked for the cluster ends it
-    _serve(int(sys.argv[1]))
+    _serve(*map(int, sys.argv[1:]))

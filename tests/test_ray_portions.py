@@ -42,7 +42,7 @@ def test_two_runs_share_what_each_takes_half_of_and_the_third_waits(
     place, out = tmp_path / "met", tmp_path / "runs"
     place.mkdir()
     monkeypatch.setenv(MEETING, str(place))
-    with ray_cluster(nodes=1) as cluster:
+    with ray_cluster(nodes=1, gpus=int(device == "cuda")) as cluster:
         ray = {"ray": cluster.address, **HALF[device]}
         done = said("sweep", **asked, **ray, proximal=None, lam=0.3, seeds=3, device=device, out=out)
     assert done.code == 0, done.err

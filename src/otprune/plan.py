@@ -23,7 +23,7 @@ from otprune.inputs import describe
 from otprune.jsons import parsed, read_object
 from otprune.kinds import require_kind
 from otprune.planning.absence import Absence
-from otprune.planning.branches import removable_branches, removed_layers
+from otprune.planning.branches import Branches, removable_branches, removed_layers
 from otprune.planning.cuts import (
     Cut,
     Fold,
@@ -37,6 +37,7 @@ from otprune.planning.cuts import (
     selections,
     still_read,
 )
+from otprune.planning.passage import is_passable
 from otprune.planning.solve import Limits, Solution, is_ignored, solve
 from otprune.planning.weights import Weights
 from otprune.tables import table
@@ -187,7 +188,7 @@ def plan(
     ends = _branch_ends(small, thresholds.branch, max_ratio)
     absence = Absence(model, example, graph.operators)
     branches = removable_branches(graph, ends, model, protected, absence)
-    _refuse_dead_layers(small, branches.layers(graph))
+    _refuse_dead_layers(graph, small, branches)
     for index in branches.ends:
         negligible[graph.nodes[index].layer][:] = True  # type: ignore[union-attr]
     solution = solve(graph, negligible, branches, weights, limits)
@@ -250,12 +251,14 @@ def _branch_ends(gammas: Mapping[str, NDArray[np.float64]], threshold: float | N
     return [name for name, gamma in gammas.items() if not gamma.any() or (gamma < limit).all()]
 
 
-def _refuse_dead_layers(gammas: Mapping[str, NDArray[np.float64]], gone: set[str]) -> None:
+def _refuse_dead_layers(graph: ChannelGraph, gammas: Mapping[str, NDArray[np.float64]], branches: Branches) -> None:
+    """A layer may let nothing through as long as something gets past it."""
+    gone = branches.layers(graph)
     dead = [name for name, gamma in gammas.items() if not gamma.any() and name not in gone]
-    if dead:
+    if dead and not is_passable(graph, dead, branches.nodes):
         raise ThresholdError(
-            f"layer {dead[0]}: all scaling factors are zero and it is no residual branch that could go as a whole, "
-            f'so nothing passes through it. Train with a smaller λ, or leave it alone with ignore=["{dead[0]}"].'
+            f"layer {dead[0]}: all scaling factors are zero, and nothing of the input gets past it to the output. "
+            f'Train with a smaller λ, or leave it alone with ignore=["{dead[0]}"].'
         )
 
 

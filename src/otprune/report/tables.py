@@ -133,21 +133,22 @@ def resnet20(records: Records) -> Iterator[str]:
     """
     theirs, unpruned = paper.table("points")["ye2018"], records.find(baseline("cifar10", "resnet20"))
     full = None if unpruned is None else 100 * unpruned.results["accuracy_sparse"]
-    rows = [
-        ["OT", f"{point.label}, fine-tuned", *_drop(point, full)]
-        for point in finetuned(records, sweep("cifar10", "resnet20"))
-    ]
-    rows += [["ISTA", f"{point.label}, our run", *_drop(point, full)] for point in finetuned(records, ista())]
+    ours = {"OT": sweep("cifar10", "resnet20"), "ISTA": ista()}
+    found = [(rule, point) for rule, needs in ours.items() for point in finetuned(records, needs)]
+    rows = [[rule, f"{point.label}, our run", *_drop(point, full)] for rule, point in found]
     for share, accuracy in zip(theirs["removed_parameters"], theirs["accuracy"], strict=True):
         lost = f"{theirs['baseline'] - accuracy:.2f}"
-        rows.append(["Ye et al.", "as they report", percent(100 * share, 0), percent(accuracy), lost])
-    yield markdown_table(("ResNet-20 on CIFAR-10", "", "pruned params", "accuracy", "points lost"), rows, texts=2)
+        cells = [NONE, percent(100 * share, 0), NONE, NONE, percent(accuracy), lost]
+        rows.append(["Ye et al.", "as they report", *cells])
+    costs, stages = ("pruned FLOPs", "pruned params"), ("unpruned", "recalibrated", "fine-tuned")
+    yield markdown_table(("ResNet-20 on CIFAR-10", "", *costs, *stages, "points lost"), rows, texts=2)
     yield from _resnet20_baseline(full)
 
 
 def _drop(point: Point, full: float | None) -> list[str]:
-    accuracy = point.accuracy["finetuned"].mean
-    return [percent(point.parameters.mean, 1), percent(accuracy), NONE if full is None else f"{full - accuracy:.2f}"]
+    costs = [percent(cost.mean, 1) for cost in (point.flops, point.parameters)]
+    stages = [point.accuracy[stage].mean for stage in ("sparse", "recalibrated", "finetuned")]
+    return [*costs, *map(percent, stages), NONE if full is None else f"{full - stages[-1]:.2f}"]
 
 
 def _resnet20_baseline(full: float | None) -> Iterator[str]:

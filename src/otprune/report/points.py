@@ -73,13 +73,14 @@ def points(records: Records, needs: Sequence[Needed]) -> list[Point]:
 
 
 def finetuned(records: Records, needs: Sequence[Needed]) -> list[Point]:
-    """Those of the points that have been fine-tuned.
+    """Those of the points that have been fine-tuned, the one with most parameters first.
 
     >>> from pathlib import Path
     >>> finetuned(Records(Path("nowhere")), [])
     []
     """
-    return [point for point in points(records, needs) if "finetuned" in point.accuracy]
+    found = [point for point in points(records, needs) if "finetuned" in point.accuracy]
+    return sorted(found, key=lambda point: point.parameters.mean)
 
 
 def pruned_share(results: Mapping[str, Any], kind: str) -> float:

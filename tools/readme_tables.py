@@ -173,6 +173,36 @@ def _latency(own: Record) -> str:
     return f"{own['p50']:.2f}{times}"
 
 
+def deployed(record: Record) -> str:
+    """A trained network in the files that are shipped."""
+    results, runtimes = record["results"], record["results"]["runtimes"]
+    header = ("one image on one thread", "network", "test accuracy", "file", "median", "times faster")
+    rows = [
+        (runtime, network["name"], *_shipped(network, found["latencies"][network["name"]]))
+        for runtime, found in runtimes.items()
+        for network in found["networks"]
+    ]
+    share = results["costs"]["after"]["flops"] / results["costs"]["before"]["flops"]
+    what, made_with, lam = record["configuration"], results["versions"], results["experiment"]["training"]["lam"]
+    return (
+        f"**`benchmarks/deployed.py`**: {what['model']} on {what['data']}, trained with λ={lam:g}, pruned by OT to "
+        f"{share:.1%} of the FLOPs and recalibrated, not fine-tuned; INT8 by `otprune export --int8`.\n\n"
+        f"{markdown_table(header, rows, texts=2)}\n\n"
+        f"Accuracy is that of the file in its runtime; {measured_with(record)}, onnxruntime "
+        f"{made_with['onnxruntime']}, OpenVINO {made_with['openvino']}, NNCF {made_with['nncf']}."
+    )
+
+
+def _shipped(network: Record, latency: Record) -> tuple[str, ...]:
+    times = f"{latency['times_faster_p50']:.2f}×" if "times_faster_p50" in latency else ""
+    return (
+        f"{100 * network['accuracy']:.2f} %",
+        f"{network['bytes'] / 1e6:.1f} MB",
+        f"{latency['p50']:.2f} ms",
+        times,
+    )
+
+
 def demo(record: Record) -> str:
     """What the demo printed."""
     rows = [Row(**row) for row in record["results"]["rows"]]
@@ -238,6 +268,7 @@ def l1_overhead(record: Record) -> str:
 
 
 SECTIONS: dict[str, Callable[[Record], str]] = {
+    "deployed-vgg14.json": deployed,
     "demo.json": demo,
     "fuzz.json": fuzz,
     "prune_speed.json": prune_speed,

@@ -9,6 +9,7 @@ python benchmarks/deployed.py runs/vgg14 --json results/deployed-vgg14.json
 """
 
 import argparse
+import shutil
 import tempfile
 from dataclasses import asdict, dataclass
 from itertools import product
@@ -31,8 +32,8 @@ from otprune.experiments.settings import resolved
 from otprune.tables import table
 
 TO = ("onnx", "openvino")
-STAGES = {"sparse": "unpruned", "pruned": "pruned"}
 ORIGINAL = "unpruned"
+STAGES = {"sparse": ORIGINAL, "pruned": "pruned"}
 SMALL_LAM = 2e-3  # leaves the small network a fifth of its FLOPs
 HEADER = ("runtime", "network", "accuracy", "MB", "p50 ms", "p99", "times faster")
 
@@ -50,14 +51,16 @@ def main() -> None:
     """Exports, measures, prints a table, and writes a record where that is asked for."""
     options = parse_options()
     with tempfile.TemporaryDirectory() as folder:
-        measure(begun(options.run) if options.run else small(Path(folder)), options)
+        measure(copied(options.run, Path(folder)) if options.run else small(Path(folder)), options)
 
 
-def begun(folder: Path) -> Pipeline:
-    """A run that has been trained and pruned."""
-    experiment = configuration(folder)
-    if experiment is None or not (folder / PRUNED).exists():
-        raise SystemExit(f"{folder}: is not the folder of a run that has been pruned: otprune prune --out {folder}")
+def copied(run: Path, folder: Path) -> Pipeline:
+    """A run that has been trained and pruned, in another folder, since what is exported is noted in a run's own."""
+    experiment = configuration(run)
+    if experiment is None or not (run / PRUNED).exists():
+        raise SystemExit(f"{run}: is not the folder of a run that has been pruned: otprune prune --out {run}")
+    for path in run.glob("*.*"):
+        shutil.copy(path, folder)
     return Pipeline(experiment, folder, open_data(experiment.data), torch.device("cpu"))
 
 
@@ -75,7 +78,7 @@ def measure(pipeline: Pipeline, options: argparse.Namespace) -> None:
     experiment = pipeline.experiment
     results = {FORMATS[to].runtime: deployed(pipeline, to, options) for to in TO}
     print(table(HEADER, [row for runtime, found in results.items() for row in rows(runtime, found)]))
-    kept = {key: value for key, value in vars(options).items() if key != "run"}
+    kept = {key: value for key, value in vars(options).items() if key != "run"} | {"seed": experiment.training.seed}
     costs = {when: pipeline.results[f"cost_{when}"] for when in ("before", "after")}
     made_with = versions((*PACKAGES, QUANTIZER))
     measured = {"experiment": experiment.to_dict(), "costs": costs, "runtimes": results, "versions": made_with}
@@ -88,7 +91,6 @@ def parse_options() -> argparse.Namespace:
     parser.add_argument("run", type=Path, nargs="?", help="folder of a run")
     parser.add_argument("--iters", type=int, default=3_000, help="runs of each network in each runtime")
     parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--json", type=Path, help="where to write the record")
     return parser.parse_args()
 

@@ -12,8 +12,8 @@ from tests.long_runs import ROOT
 
 
 def test_every_file_with_a_test_for_a_gpu_is_found() -> None:
-    line = [*PYTEST, "--collect-only", "tests"]
-    told = subprocess.run(line, cwd=ROOT, capture_output=True, text=True, check=True).stdout.splitlines()
+    command = [*PYTEST, "--collect-only", "tests"]
+    told = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.splitlines()
     assert files_with_gpu_tests() == sorted({file for file, _, test in (line.partition("::") for line in told) if test})
 
 

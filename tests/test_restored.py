@@ -16,6 +16,7 @@ RECORDED = [
     for one in Records(ROOT / "results").all.values()
     if one.results.get("layers") and one.experiment.data in CLASSES
 ]
+assert RECORDED
 
 
 @pytest.mark.parametrize("record", RECORDED, ids=[one.place for one in RECORDED])

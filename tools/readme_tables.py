@@ -137,7 +137,7 @@ def latency(results: Path) -> str:
     if not records:
         return ""
     runtimes = list(records[0]["results"]["latencies"])
-    header = ("one image on one thread", "network", "FLOPs", *runtimes)
+    header = (_one_image(record["configuration"]["threads"]), "network", "FLOPs", *runtimes)
     rows = [row for record in records for row in _latency_rows(record, runtimes)]
     pruned = "; ".join(
         f"{record['configuration']['model']} {name}: {how}"
@@ -175,22 +175,28 @@ def _latency(own: Record) -> str:
 
 def deployed(record: Record) -> str:
     """A trained network in the files that are shipped."""
-    results, runtimes = record["results"], record["results"]["runtimes"]
-    header = ("one image on one thread", "network", "test accuracy", "file", "median", "times faster")
+    what, results = record["configuration"], record["results"]
+    header = (_one_image(what["threads"]), "network", "test accuracy", "file", "median", "times faster")
     rows = [
         (runtime, network["name"], *_shipped(network, found["latencies"][network["name"]]))
-        for runtime, found in runtimes.items()
+        for runtime, found in results["runtimes"].items()
         for network in found["networks"]
     ]
     share = results["costs"]["after"]["flops"] / results["costs"]["before"]["flops"]
-    what, made_with, lam = record["configuration"], results["versions"], results["experiment"]["training"]["lam"]
+    made_with, run = results["versions"], results["experiment"]
+    lam, rule = run["training"]["lam"], run["pruning"]["rule"].upper()
     return (
-        f"**`benchmarks/deployed.py`**: {what['model']} on {what['data']}, trained with λ={lam:g}, pruned by OT to "
+        f"**`benchmarks/deployed.py`**: {what['model']} on {what['data']}, trained with λ={lam:g}, pruned by {rule} to "
         f"{share:.1%} of the FLOPs and recalibrated, not fine-tuned; INT8 by `otprune export --int8`.\n\n"
         f"{markdown_table(header, rows, texts=2)}\n\n"
-        f"Accuracy is that of the file in its runtime; {measured_with(record)}, onnxruntime "
+        "Accuracy is that of the file in its runtime. The unpruned network is timed with fresh weights: trained ones "
+        f"may be so small that they take longer. Measured with {measured_with(record)}, onnxruntime "
         f"{made_with['onnxruntime']}, OpenVINO {made_with['openvino']}, NNCF {made_with['nncf']}."
     )
+
+
+def _one_image(threads: int) -> str:
+    return f"one image on {'one thread' if threads == 1 else f'{threads} threads'}"
 
 
 def _shipped(network: Record, latency: Record) -> tuple[str, ...]:

@@ -188,7 +188,7 @@ def plan(
     ends = _branch_ends(small, thresholds.branch, max_ratio)
     absence = Absence(model, example, graph.operators)
     branches = removable_branches(graph, ends, model, protected, absence)
-    _refuse_dead_layers(graph, small, branches)
+    _refuse_dead_layers(graph, small, branches, weights)
     for index in branches.ends:
         negligible[graph.nodes[index].layer][:] = True  # type: ignore[union-attr]
     solution = solve(graph, negligible, branches, weights, limits)
@@ -251,14 +251,18 @@ def _branch_ends(gammas: Mapping[str, NDArray[np.float64]], threshold: float | N
     return [name for name, gamma in gammas.items() if not gamma.any() or (gamma < limit).all()]
 
 
-def _refuse_dead_layers(graph: ChannelGraph, gammas: Mapping[str, NDArray[np.float64]], branches: Branches) -> None:
+def _refuse_dead_layers(
+    graph: ChannelGraph, gammas: Mapping[str, NDArray[np.float64]], branches: Branches, weights: Weights
+) -> None:
     """A layer may let nothing through as long as something gets past it."""
     gone = branches.layers(graph)
     dead = [name for name, gamma in gammas.items() if not gamma.any() and name not in gone]
-    if dead and not is_passable(graph, dead, branches.nodes):
+    if dead and not is_passable(graph, dead, branches, weights):
+        alone = (name for name in dead if not is_passable(graph, [name], branches, weights))
+        blamed = next(([name] for name in alone), dead)
         raise ThresholdError(
-            f"layer {dead[0]}: all scaling factors are zero, and nothing of the input gets past it to the output. "
-            f'Train with a smaller λ, or leave it alone with ignore=["{dead[0]}"].'
+            f"layer {', '.join(blamed)}: all scaling factors are zero, and nothing of the input gets past to the "
+            f"output. Train with a smaller λ, or leave it alone with ignore={json.dumps(blamed)}."
         )
 
 

@@ -5,27 +5,34 @@ from collections.abc import Collection
 import numpy as np
 
 from otprune.channels.graph import Affine, Carry, ChannelGraph, Flags, Frozen, Meeting, Mix, Pointwise
+from otprune.planning.branches import Branches
+from otprune.planning.constants import constants
+from otprune.planning.weights import Weights
 
 
-def is_passable(graph: ChannelGraph, stopped: Collection[str], gone: Collection[int]) -> bool:
-    """Whether a way leads from input to output past the `stopped` batch norms; nodes that are `gone` lead nowhere.
+def is_passable(graph: ChannelGraph, stopped: Collection[str], branches: Branches, weights: Weights) -> bool:
+    """Whether a way leads from input to output when all that the `stopped` batch norms write is zero.
 
-    What no node is known to write counts as input, so that an answer of no is certain.
+    What comes from nowhere known, or goes where nothing is known, counts as input: the doubt is the model's.
     """
-    reached = _written_by_none(graph)
+    reached = _from_elsewhere(graph)
+    zeros = {name: np.where(reached[graph.batch_norms[name].writes], np.nan, 0.0) for name in stopped}
+    varies = np.isnan(constants(graph, zeros, branches, weights.afresh()))
     for index, node in enumerate(graph.nodes):
-        if index in gone or (isinstance(node, Affine) and node.layer in stopped):
-            continue
-        if isinstance(node, Mix | Affine | Pointwise | Carry | Meeting):
-            reached[node.writes[_reaching(node, reached)]] = True
+        if index not in branches.nodes and isinstance(node, Mix | Affine | Pointwise | Carry | Meeting):
+            found = node.writes[_reaching(node, reached)]
+            reached[found[varies[found]]] = True
     return any(reached[node.labels].any() for node in graph.of(Frozen) if node.expected)
 
 
-def _written_by_none(graph: ChannelGraph) -> Flags:
-    unwritten = np.ones(graph.count, bool)
+def _from_elsewhere(graph: ChannelGraph) -> Flags:
+    """What no node writes, and what is looked at, or written over, in ways that are not followed."""
+    found = np.ones(graph.count, bool)
     for node in graph.of(Mix, Affine, Pointwise, Carry, Meeting):
-        unwritten[node.writes] = False
-    return unwritten
+        found[node.writes] = False
+    for node in graph.of(Frozen):
+        found[node.labels] |= not node.expected
+    return found
 
 
 def _reaching(node: Mix | Affine | Pointwise | Carry | Meeting, reached: Flags) -> Flags:

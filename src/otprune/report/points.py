@@ -73,7 +73,7 @@ def points(records: Records, needs: Sequence[Needed]) -> list[Point]:
 
 
 def finetuned(records: Records, needs: Sequence[Needed]) -> list[Point]:
-    """Those of the points that have been fine-tuned, the one with most parameters first.
+    """Those of the points that have been fine-tuned, by the share of their parameters that went.
 
     >>> from pathlib import Path
     >>> finetuned(Records(Path("nowhere")), [])

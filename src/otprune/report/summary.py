@@ -90,7 +90,8 @@ def _run(name: str, record: Row) -> dict[str, Any]:
         "model": record["experiment"].get("model"),
         **{setting: training[setting] for setting in ("lam", "target_flops", "seed")},
     }
-    row["accuracy"] = {key.removeprefix(PREFIX): value for key, value in results.items() if key.startswith(PREFIX)}
+    measured = {key: value for key, value in results.items() if key.startswith(PREFIX) and value is not None}
+    row["accuracy"] = {key.removeprefix(PREFIX): value for key, value in measured.items()}
     if {"cost_before", "cost_after"} <= results.keys():
         row |= {kind: {when: results[f"cost_{when}"][kind] for when in ("before", "after")} for kind in cells.COSTS}
     return row

@@ -58,16 +58,18 @@ def alike(layer: Mapping[str, Any], gamma: Sequence[float] | None) -> torch.Tens
     """One for the important channels of a layer, zero for others; which they are is told by γ, if at all.
 
     Where none is important and some were kept all the same, which rules do that cut across layers, little is left of
-    every one: a layer of zeros would be one that nothing passes through.
+    them: zeros alone would be the end of a branch, or of everything.
 
     >>> alike({"channels": 3, "kept": 2, "negligible": 1}, [0.5, 1e-7, -0.4])
     tensor([1., 0., 1.])
     >>> alike({"channels": 2, "kept": 1, "negligible": 2}, [0.1, 0.2])
     tensor([0.0005, 0.0010])
+    >>> alike({"channels": 2, "kept": 1, "negligible": 2}, [0.0, 0.0])
+    tensor([0., 0.])
     """
     magnitudes = torch.tensor(gamma or [1.0] * layer["channels"]).abs()
     count = _important(layer)
-    if layer["kept"] and not count:
+    if layer["kept"] and not count and magnitudes.any():
         return LITTLE * magnitudes / magnitudes.max()
     flags = torch.zeros(layer["channels"])
     flags[magnitudes.argsort(descending=True, stable=True)[:count]] = 1.0

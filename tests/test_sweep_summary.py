@@ -121,8 +121,9 @@ def test_one_seed_has_no_spread_and_other_settings_are_another_group() -> None:
     assert over_seeds(found) is None
 
 
-def test_what_only_some_have_is_empty_for_others_and_has_no_mean() -> None:
-    found = summary({"one": record(1e-3, 0, accuracy_sparse=0.9), "two": record(1e-3, 1)})
+@pytest.mark.parametrize("missing", [{}, {"accuracy_sparse": None}])
+def test_what_only_some_have_is_empty_for_others_and_has_no_mean(missing: dict[str, None]) -> None:
+    found = summary({"one": record(1e-3, 0, accuracy_sparse=0.9), "two": record(1e-3, 1, **missing)})
     assert found["over_seeds"][0]["accuracy"] == {} and [run["accuracy"] for run in found["runs"]] == [
         {"sparse": 0.9},
         {},

@@ -11,7 +11,6 @@ python benchmarks/deployed.py runs/vgg14 --json results/deployed-vgg14.json
 import argparse
 import shutil
 import tempfile
-from dataclasses import asdict, dataclass
 from itertools import product
 from pathlib import Path
 from typing import Any, cast
@@ -26,6 +25,7 @@ from otprune.deploy.packages import versions
 from otprune.deploy.runtimes import PACKAGES, Runtime
 from otprune.deploy.subjects import Subject
 from otprune.experiments import stages
+from otprune.experiments.experiment import Experiment
 from otprune.experiments.folder import PRUNED, configuration
 from otprune.experiments.pipeline import Pipeline, open_data
 from otprune.experiments.settings import resolved
@@ -36,15 +36,6 @@ ORIGINAL = "unpruned"
 STAGES = {"sparse": ORIGINAL, "pruned": "pruned"}
 SMALL_LAM = 2e-3  # leaves the small network a fifth of its FLOPs
 HEADER = ("runtime", "network", "accuracy", "MB", "p50 ms", "p99", "times faster")
-
-
-@dataclass(frozen=True)
-class Deployed:
-    """A network in a file, and what was measured of it there."""
-
-    name: str
-    accuracy: float
-    bytes: int
 
 
 def main() -> None:
@@ -61,16 +52,21 @@ def copied(run: Path, folder: Path) -> Pipeline:
         raise SystemExit(f"{run}: is not the folder of a run that has been pruned: otprune prune --out {run}")
     for path in run.glob("*.*"):
         shutil.copy(path, folder)
-    return Pipeline(experiment, folder, open_data(experiment.data), torch.device("cpu"))
+    return opened(experiment, folder)
 
 
 def small(folder: Path) -> Pipeline:
     """A run that takes seconds."""
     experiment = resolved({"model": "digits_net", "data": "digits", "training.lam": SMALL_LAM}, "digits")
-    pipeline = Pipeline(experiment, folder, open_data(experiment.data), torch.device("cpu"))
+    pipeline = opened(experiment, folder)
     stages.train([pipeline])
     stages.prune(pipeline)
     return pipeline
+
+
+def opened(experiment: Experiment, folder: Path) -> Pipeline:
+    """A run in a folder, on the CPU."""
+    return Pipeline(experiment, folder, open_data(experiment.data), torch.device("cpu"))
 
 
 def measure(pipeline: Pipeline, options: argparse.Namespace) -> None:
@@ -97,7 +93,7 @@ def parse_options() -> argparse.Namespace:
 
 def deployed(pipeline: Pipeline, to: str, options: argparse.Namespace) -> dict[str, Any]:
     """The run's networks in files of one format: each exported and checked, then all timed in turn."""
-    files, shape, runtime = list[Deployed](), pipeline.data.image_shape, cast(Runtime, FORMATS[to].runtime)
+    files, shape, runtime = list[dict[str, Any]](), pipeline.data.image_shape, cast(Runtime, FORMATS[to].runtime)
     # What training with the penalty left may be so small that to multiply by it takes longer: fresh weights instead.
     timed = [Subject(ORIGINAL, pipeline.fresh_model().eval(), shape)]
     with tempfile.TemporaryDirectory() as folder:
@@ -105,11 +101,11 @@ def deployed(pipeline: Pipeline, to: str, options: argparse.Namespace) -> dict[s
             name = f"{network}, INT8" if int8 else network
             path = Path(folder, f"{stage}{'-int8' if int8 else ''}{FORMATS[to].suffix}")
             entry = export(pipeline, Request(to, int8, stage, path))
-            files.append(Deployed(name, entry["accuracy"], entry["bytes"]))
+            files.append({"name": name, "accuracy": entry["accuracy"], "bytes": entry["bytes"]})
             if name != ORIGINAL:
                 timed.append(Subject(name, path, shape, ORIGINAL))
         found = bench(timed, Settings((runtime,), "cpu", 1, options.iters, options.threads))
-    return {"networks": [asdict(file) for file in files], "latencies": found["latencies"][runtime]}
+    return {"networks": files, "latencies": found["latencies"][runtime]}
 
 
 def rows(runtime: str, found: dict[str, Any]) -> list[tuple[str, ...]]:

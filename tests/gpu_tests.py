@@ -20,6 +20,7 @@ from otprune.provenance import provenance
 from tests.long_runs import ROOT, digest_of, sources, write
 
 PYTEST = (sys.executable, "-m", "pytest", "-m", "gpu", "-q", "-p", "no:cacheprovider")
+LIMIT = 400  # seconds for a file: networks are compiled, and a busy machine is slow
 
 
 def main() -> None:
@@ -52,10 +53,13 @@ def files_with_gpu_tests() -> list[str]:
     return [f"tests/{path.name}" for path in paths if "from tests.gpu import" in path.read_text(encoding="utf-8")]
 
 
-def outcomes(folder: Path, file: str) -> dict[str, dict[str, Any]]:
-    """What the tests of a file for a GPU came to."""
+def outcomes(folder: Path, file: str, limit: float = LIMIT) -> dict[str, dict[str, Any]]:
+    """What the tests of a file for a GPU came to; one that hangs costs the record of no other."""
     report = folder / f"{file.replace('/', '-')}.xml"
-    done = subprocess.run([*PYTEST, f"--junitxml={report}", file], cwd=ROOT, check=False)
+    try:
+        done = subprocess.run([*PYTEST, f"--junitxml={report}", file], cwd=ROOT, check=False, timeout=limit)
+    except subprocess.TimeoutExpired:
+        return {file: {"outcome": "failed", "message": f"not done after {limit:g} s"}}
     if not report.exists():
         sys.exit(f"{file}: pytest ended with status {done.returncode} and no report: see above")
     cases = ElementTree.parse(report).iter("testcase")

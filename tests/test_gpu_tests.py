@@ -25,6 +25,11 @@ def test_tests_are_told_by_file_and_name(tmp_path: Path) -> None:
     }
 
 
+def test_a_file_that_hangs_has_failed(tmp_path: Path) -> None:
+    file = "tests/test_cutout.py"
+    assert outcomes(tmp_path, file, limit=0.01) == {file: {"outcome": "failed", "message": "not done after 0.01 s"}}
+
+
 @pytest.mark.parametrize(
     ("inside", "outcome"),
     [("", "passed"), ("<failure message='no'/>", "failed"), ("<error/>", "failed"), ("<skipped/>", "skipped")],

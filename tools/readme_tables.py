@@ -137,7 +137,7 @@ def latency(results: Path) -> str:
     if not records:
         return ""
     runtimes = list(records[0]["results"]["latencies"])
-    header = (_one_image(record["configuration"]["threads"]), "network", "FLOPs", *runtimes)
+    header = (_one_image(records[0]["configuration"]["threads"]), "network", "FLOPs", *runtimes)
     rows = [row for record in records for row in _latency_rows(record, runtimes)]
     pruned = "; ".join(
         f"{record['configuration']['model']} {name}: {how}"

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from otprune.report.markdown import markdown_table, measured_with
+from tests.gpu_tests import files_with_gpu_tests
 from tools.pages import ROOT, only_check, written_or_checked
 
 Record = dict[str, Any]
@@ -191,6 +192,8 @@ def on_a_gpu(record: Record) -> str:
     passed = sum(outcome == "passed" for outcome in outcomes.values())
     failed = [f"`{name}`" for name, outcome in outcomes.items() if outcome == "failed"]
     told = f" Failed: {', '.join(failed)}." if failed else ""
+    others = sorted(set(files_with_gpu_tests()) - {name.partition("::")[0] for name in outcomes})
+    told += f" Without a result there: {', '.join(f'`{file}`' for file in others)}." if others else ""
     return f"**{passed} of {len(outcomes)} tests passed** of those that need a GPU, which CI skips.{told}"
 
 

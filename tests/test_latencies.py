@@ -95,6 +95,14 @@ def test_layers_of_one_shape_are_measured_once_and_never_again_from_the_file(tmp
     assert set(json.loads((tmp_path / FILE).read_text())) == {"here", "elsewhere"}
 
 
+def test_what_stands_elsewhere_in_the_file_stays_even_where_it_cannot_be_encoded(tmp_path: Path) -> None:
+    others = '{"elsewhere": "\\ud800"}'
+    (tmp_path / FILE).write_text(others)
+    LatencyTable(products, tmp_path / FILE, "here").cover([Layer("a", LINEAR, 4, 4)])
+    content = json.loads((tmp_path / FILE).read_text())
+    assert set(content) == {"here", "elsewhere"} and content["elsewhere"] == "\ud800"
+
+
 def test_what_a_table_was_not_measured_for_is_measured_when_it_is_asked_for() -> None:
     counting = Counting()
     table = LatencyTable(counting)

@@ -105,7 +105,7 @@ class LatencyTable:
             return
         others = _content(self._file) if self._file.exists() else {}
         own = [{"layer": shape.to_dict(), **vars(grid)} for shape, grid in self._grids.items()]
-        write_atomically(self._file, json.dumps(others | {self._key: own}, ensure_ascii=False).encode())
+        write_atomically(self._file, json.dumps(others | {self._key: own}).encode())
 
 
 def measured_grid(shape: Shape, inputs: int, outputs: int, measure: Measure) -> Grid:

@@ -64,6 +64,7 @@ def results(needed: Needed, share: float) -> dict[str, Any]:
             for name, channels, k in zip(NAMES, CHANNELS, kept, strict=True)
         ],
         "removed": [],
+        "training": [{"epoch": 1, "loss": 2 - share}],
         "gammas": gammas(kept, draw),
     }
 

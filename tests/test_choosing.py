@@ -212,6 +212,12 @@ def test_a_limit_on_what_a_layer_loses_holds_while_choosing() -> None:
         choose(row_of_channels(), DIGIT, OT, Target("flops", 0.5), Cliff(0), lambda small: small, max_ratio=0.4)
 
 
+def test_channels_are_kept_at_multiples_while_choosing() -> None:
+    target = Target("flops", 0.55)
+    chosen = choose(row_of_channels(), DIGIT, OT, target, Cliff(0), lambda small: small, round_to=16)
+    assert len(chosen.plan.layers[0].kept) == 48
+
+
 def test_the_shifts_between_breakpoints_take_the_channels_one_by_one() -> None:
     trials = Trials(row_of_channels(), DIGIT, OT, len, lambda small: small)
     assert trials.last == 100

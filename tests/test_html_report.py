@@ -10,6 +10,7 @@ import otprune as ot
 from otprune import models
 from otprune.cli import app
 from otprune.errors import TrainingError
+from otprune.experiments.experiment import Limits
 from otprune.experiments.folder import CONFIGURATION
 from otprune.report.html.content import content
 from otprune.report.html.costs import STOPS, with_costs
@@ -60,10 +61,13 @@ def test_a_network_that_sums_are_wrong_for_gets_a_table_of_plans() -> None:
     assert stop.flops == ot.cost(ot.prune(model, plan), example).flops
 
 
-def test_a_table_is_made_where_a_layer_may_lose_only_a_part_of_its_channels() -> None:
+@pytest.mark.parametrize("limits", [Limits(max_ratio=0.3, round_to=1), Limits(max_ratio=1.0, round_to=5)], ids=str)
+def test_a_table_is_made_where_a_plan_keeps_more_than_thresholds_say(limits: Limits) -> None:
     model, example = with_drawn_gammas(small(), whole=0), torch.zeros(1, 3, 8, 8)
     assert not with_costs(model, example, delta=1e-3).stops
-    assert with_costs(model, example, delta=1e-3, max_ratio=0.3).stops
+    stop = next(stop for stop in with_costs(model, example, 1e-3, limits).stops if stop.delta == 1e-3)
+    plan = ot.plan(model, example, ot.OptimalThreshold(1e-3), **limits)
+    assert stop.kept == [len(layer.kept) for layer in plan.layers]
 
 
 def test_scaling_factors_in_the_page_are_those_of_the_weights_to_the_last_bit(tmp_path: Path) -> None:

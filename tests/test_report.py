@@ -20,6 +20,7 @@ from otprune.experiments.reproduce.rows import row, rows, seeds, slimming, sweep
 from otprune.report.claims import claims
 from otprune.report.columns import column
 from otprune.report.figures import FIGURES, draw
+from otprune.report.over_seeds import seed_by_seed, statistics
 from otprune.report.page import page
 from otprune.report.points import points
 from otprune.report.verdicts import Verdict
@@ -149,6 +150,35 @@ def test_the_page_shows_the_papers_value_ours_and_the_difference(tmp_path: Path)
     assert "| accuracy (%) | 93.52 ± 0.12 | 93.30 ± 0.00 | **-0.22** | 93.39 ± 0.17 | – | – |" in text
     assert "OT, here (11 seeds)" in text and "NS, here (0 seeds)" in text
     assert "![" in text and "figures/statistics-cifar10.svg" in text
+
+
+def test_what_slimming_makes_of_its_own_lambda_stands_beside_the_papers_column(tmp_path: Path) -> None:
+    """The ratio of the table is not among those of the sweep, but one is so near that it keeps nearly the same."""
+    near = next(needed for needed in slimming("cifar10", "vgg14") if needed.experiment.pruning.ratio == 0.7)
+    made_records.write(tmp_path, [near], changed(lambda results: results.update(accuracy_finetuned=0.9351)))
+    text = "\n".join(statistics(Records(tmp_path)))
+    assert "| NS at λ=1e-4, here (1 seed) | NS at λ=1e-4, difference |" in text
+    assert "| accuracy (%) | 93.52 ± 0.12 | – | – | 93.39 ± 0.17 | – | – | 93.51 ± 0.00 | +0.12 |" in text
+    assert "NS at" not in "\n".join(statistics(Records(NOWHERE)))
+
+
+def test_seeds_are_told_one_by_one_with_how_they_began(tmp_path: Path) -> None:
+    """Here those that begin worse are left with less, in a line."""
+    needs = seeds("cifar10", "ot")[:3]
+
+    def made(needed: Needed) -> dict[str, Any]:
+        seed = needed.experiment.training.seed
+        record = made_records.record(needed)
+        record["results"]["training"] = [{"epoch": 1, "loss": 1.5 + seed / 8}, {"epoch": 2, "loss": 0.5}]
+        record["results"]["cost_after"]["flops"] = (120 - seed) * 10**6
+        return record
+
+    made_records.write(tmp_path, needs[:2], made)
+    assert not list(seed_by_seed(Records(tmp_path), "cifar10"))
+    made_records.write(tmp_path, needs, made)
+    table, sentence = seed_by_seed(Records(tmp_path), "cifar10")
+    assert "| seed 2 | 1.750 | 118.00 |" in table
+    assert "Over these 3 seeds" in sentence and "with the FLOPs left by -1.00" in sentence
 
 
 def test_the_page_names_figures_that_can_be_drawn_and_says_why_others_cannot(all_made: Path, tmp_path: Path) -> None:

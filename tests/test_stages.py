@@ -83,6 +83,14 @@ def test_a_later_stage_takes_its_own_settings_until_it_is_done(trained: Path) ->
     assert refused.err.count("\n") == 1 and configuration(trained) == found
 
 
+def test_channels_are_kept_at_multiples_of_what_is_asked_for(trained: Path) -> None:
+    assert run_here("prune", out=trained, rule="ns", ratio=0.3, round_to=4).code == 0
+    layers = results(trained)["layers"]
+    assert all(layer["kept"] % 4 == 0 for layer in layers)
+    assert any(layer["kept"] < layer["channels"] for layer in layers)
+    assert any((layer["channels"] - layer["negligible"]) % 4 for layer in layers)  # the thresholds alone keep others
+
+
 def test_a_budget_is_met_and_the_record_says_what_was_tried(trained: Path) -> None:
     done = run_here("prune", out=trained, flops=0.5)
     assert done.code == 0, done.err

@@ -1,8 +1,12 @@
 """Pages that are made from records or settings: written, or compared with what they should be."""
 
 import argparse
+import json
 import sys
 from pathlib import Path
+from typing import Any
+
+Record = dict[str, Any]
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -20,3 +24,9 @@ def written_or_checked(path: Path, fresh: str, check: bool, command: str) -> Non
         path.write_text(fresh, encoding="utf-8")
     elif not path.exists() or path.read_text(encoding="utf-8") != fresh:
         sys.exit(f"{path.relative_to(ROOT)} is not what it should be: run `{command}`")
+
+
+def read(path: Path) -> Record:
+    """What a record holds."""
+    record: Record = json.loads(path.read_text(encoding="utf-8"))
+    return record

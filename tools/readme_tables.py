@@ -4,18 +4,14 @@ python -m tools.readme_tables            rewrite the marked region of README.md
 python -m tools.readme_tables --check    only say whether it is up to date, as an exit status
 """
 
-import json
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from otprune.demo_screen import Row, cells, summary
-from otprune.report import markdown
-from otprune.report.markdown import markdown_table
-from tools.pages import ROOT, only_check, written_or_checked
-
-Record = dict[str, Any]
+from otprune.report.markdown import markdown_table, measured_with
+from tools.deployed_tables import deployed, latency, latency_on_a_gpu
+from tools.pages import ROOT, Record, only_check, read, written_or_checked
 
 BEGIN, END = "<!-- results:begin -->", "<!-- results:end -->"
 
@@ -34,9 +30,11 @@ def filled(readme: str, results: Path) -> str:
     if not (begin and end):
         sys.exit(f"README.md has lost its marks {BEGIN} and {END}: put them back around the results")
     records = sorted((results / "cifar10" / "vgg14").glob("lam[1-9]*-seed0.json"))
-    sections = [cifar10([_read(path) for path in records])] if records else []
-    sections += [text for text in (chosen(results), train_step(results), latency(results)) if text]
-    sections += [section(_read(results / name)) for name, section in SECTIONS.items() if (results / name).exists()]
+    sections = [cifar10([read(path) for path in records])] if records else []
+    sections += [
+        text for text in (chosen(results), train_step(results), latency(results), latency_on_a_gpu(results)) if text
+    ]
+    sections += [section(read(results / name)) for name, section in SECTIONS.items() if (results / name).exists()]
     return "\n".join([before + BEGIN, "\n\n".join(sections), END + after])
 
 
@@ -54,7 +52,7 @@ def cifar10(records: list[Record]) -> str:
         f"by OT. Recalibrated, without any training, no pruned network is more than {100 * lost:.2f} points below the "
         "one it was made from.\n\n"
         f"{table}\n\nTest accuracy of the last checkpoint, one seed each; unpruned {before['flops']:,} FLOPs and "
-        f"{before['parameters']:,} parameters; {measured_with(records[0])}."
+        f"{before['parameters']:,} parameters; {measured_with(records[0]['provenance'])}."
     )
 
 
@@ -71,7 +69,7 @@ def chosen(results: Path) -> str:
     """Where trainings landed that were told where to land."""
     rows = []
     for path in sorted((results / "cifar10" / "vgg14").glob("target-flops*.json")):
-        record = _read(path)
+        record = read(path)
         target, found = record["experiment"]["training"]["target_flops"], record["results"]
         seed = record["experiment"]["training"]["seed"]
         rows.append(
@@ -82,7 +80,7 @@ def chosen(results: Path) -> str:
             )
         )
     for path in sorted((results / "cifar10" / "vgg14").glob("max-drop*.json")):
-        record = _read(path)
+        record = read(path)
         points, found = record["experiment"]["pruning"]["max_drop"], record["results"]
         rows.append((f"`--max-drop {points:g}`", f"-{points:.2f} points held out", *_landed(found, held_out=True)))
     if not rows:
@@ -106,14 +104,14 @@ def _landed(found: Record, held_out: bool) -> tuple[str, ...]:
 
 def train_step(results: Path) -> str:
     """How long a training step takes beside the loop that everyone writes first."""
-    records = [_read(path) for path in sorted((results / "train_step").glob("*.json"))]
+    records = [read(path) for path in sorted((results / "train_step").glob("*.json"))]
     rows = [(name, *_step(found)) for record in records for name, found in record["results"].items()]
     if not rows:
         return ""
     table = markdown_table(("a training step, batch 64", "otprune", "plain, 1 worker", "plain, 4 workers"), rows)
     return (
         "**`benchmarks/train_step.py`**: whole epochs of otprune, augmentation included, beside a PyTorch loop with a "
-        f"DataLoader, in turn.\n\n{table}\n\n{_together(records)}Medians; {measured_with(records[0])}."
+        f"DataLoader, in turn.\n\n{table}\n\n{_together(records)}Medians; {measured_with(records[0]['provenance'])}."
     )
 
 
@@ -131,84 +129,6 @@ def _together(records: list[Record]) -> str:
     )
 
 
-def latency(results: Path) -> str:
-    """How long one image takes, pruned and unpruned, in each runtime on a CPU."""
-    records = [record for path in sorted(results.glob("latency-*.json")) if _is_edge(record := _read(path))]
-    if not records:
-        return ""
-    runtimes = list(records[0]["results"]["latencies"])
-    header = (_one_image(records[0]["configuration"]["threads"]), "network", "FLOPs", *runtimes)
-    rows = [row for record in records for row in _latency_rows(record, runtimes)]
-    pruned = "; ".join(
-        f"{record['configuration']['model']} {name}: {how}"
-        for record in records
-        for name, how in record["results"]["pruned"].items()
-    )
-    return (
-        "**`benchmarks/latency.py`**: milliseconds, and how many times as fast as unpruned; the networks take turns."
-        f"\n\n{markdown_table(header, rows)}\n\nMedians; {measured_with(records[0])}. {pruned}."
-    )
-
-
-def _is_edge(record: Record) -> bool:
-    return bool(record["configuration"]["device"] == "cpu" and record["configuration"]["batch"] == 1)
-
-
-def _latency_rows(record: Record, runtimes: list[str]) -> list[tuple[str, ...]]:
-    found, model = record["results"], record["configuration"]["model"]
-    most = max(network["flops"] for network in found["models"].values())
-    return [
-        (
-            model,
-            name,
-            f"{network['flops'] / most:.1%}",
-            *(_latency(found["latencies"][runtime][name]) for runtime in runtimes),
-        )
-        for name, network in found["models"].items()
-    ]
-
-
-def _latency(own: Record) -> str:
-    times = f" ({own['times_faster_p50']:.2f}×)" if "times_faster_p50" in own else ""
-    return f"{own['p50']:.2f}{times}"
-
-
-def deployed(record: Record) -> str:
-    """A trained network in the files that are shipped."""
-    what, results = record["configuration"], record["results"]
-    header = (_one_image(what["threads"]), "network", "test accuracy", "file", "median", "times faster")
-    rows = [
-        (runtime, network["name"], *_shipped(network, found["latencies"][network["name"]]))
-        for runtime, found in results["runtimes"].items()
-        for network in found["networks"]
-    ]
-    share = results["costs"]["after"]["flops"] / results["costs"]["before"]["flops"]
-    made_with, run = results["versions"], results["experiment"]
-    lam, rule = run["training"]["lam"], run["pruning"]["rule"].upper()
-    return (
-        f"**`benchmarks/deployed.py`**: {what['model']} on {what['data']}, trained with λ={lam:g}, pruned by {rule} to "
-        f"{share:.1%} of the FLOPs and recalibrated, not fine-tuned; INT8 by `otprune export --int8`.\n\n"
-        f"{markdown_table(header, rows, texts=2)}\n\n"
-        "Accuracy is that of the file in its runtime. The unpruned network is timed with fresh weights: trained ones "
-        f"may be so small that they take longer. Measured with {measured_with(record)}, onnxruntime "
-        f"{made_with['onnxruntime']}, OpenVINO {made_with['openvino']}, NNCF {made_with['nncf']}."
-    )
-
-
-def _one_image(threads: int) -> str:
-    return f"one image on {'one thread' if threads == 1 else f'{threads} threads'}"
-
-
-def _shipped(network: Record, latency: Record) -> tuple[str, ...]:
-    times = f"{latency['times_faster_p50']:.2f}×" if "times_faster_p50" in latency else ""
-    return (
-        f"{100 * network['accuracy']:.2f} %",
-        f"{network['bytes'] / 1e6:.1f} MB",
-        f"{latency['p50']:.2f} ms",
-        times,
-    )
-
-
 def demo(record: Record) -> str:
     """What the demo printed."""
     rows = [Row(**row) for row in record["results"]["rows"]]
@@ -219,9 +139,9 @@ def demo(record: Record) -> str:
     return (
         f"**`make demo`**: {summary(rows[0], rows[-1])} {record['results']['seconds']:.0f} s in all.\n\n{table}\n\n"
         f"Seed {record['seed']}; latency is the median for {record['configuration']['latency_batch']} images on one "
-        f"thread; {measured_with(record)}. λ, the epochs and the fine-tuning were chosen on a validation part of the "
-        "training images, without the test images ([record](results/demo_settings.json)); the learning rate and the "
-        "network come from earlier trials on another split of the same images."
+        f"thread; {measured_with(record['provenance'])}. λ, the epochs and the fine-tuning were chosen on a "
+        "validation part of the training images, without the test images ([record](results/demo_settings.json)); the "
+        "learning rate and the network come from earlier trials on another split of the same images."
         f"{other_seeds(record)}"
     )
 
@@ -244,7 +164,7 @@ def fuzz(record: Record) -> str:
     return (
         f"**`make fuzz`**: pruned equals masked on {record['networks'] - len(record['failures']):,} of "
         f"{record['networks']:,} random networks, {record['removed']:,} batch-norm channels removed, largest error "
-        f"{record['largest_error']:.1e} in float64; seed {record['seed']}; {measured_with(record)}."
+        f"{record['largest_error']:.1e} in float64; seed {record['seed']}; {measured_with(record['provenance'])}."
     )
 
 
@@ -259,7 +179,7 @@ def prune_speed(record: Record) -> str:
     )
     return (
         "**`benchmarks/prune_speed.py`**: torchvision's networks at 224×224 pruned by Network Slimming.\n\n"
-        f"{table}\n\nMedians, the two in turn; {measured_with(record)}."
+        f"{table}\n\nMedians, the two in turn; {measured_with(record['provenance'])}."
     )
 
 
@@ -269,7 +189,7 @@ def l1_overhead(record: Record) -> str:
     lowest, highest = (100 * (bound - 1) for bound in results["ratio_interval"])
     return (
         f"**`benchmarks/l1_overhead.py`**: the L1 penalty adds {100 * (results['ratio'] - 1):.2f} % to a training step "
-        f"of ResNet-50 (95 % interval {lowest:.2f} to {highest:.2f} %); {measured_with(record)}."
+        f"of ResNet-50 (95 % interval {lowest:.2f} to {highest:.2f} %); {measured_with(record['provenance'])}."
     )
 
 
@@ -280,16 +200,6 @@ SECTIONS: dict[str, Callable[[Record], str]] = {
     "prune_speed.json": prune_speed,
     "l1_overhead.json": l1_overhead,
 }
-
-
-def measured_with(record: Record) -> str:
-    """Versions and hardware in a few words."""
-    return markdown.measured_with(record["provenance"])
-
-
-def _read(path: Path) -> Record:
-    record: Record = json.loads(path.read_text(encoding="utf-8"))
-    return record
 
 
 if __name__ == "__main__":

@@ -4,16 +4,13 @@ python -m tools.reliability_page            write
 python -m tools.reliability_page --check    only say whether the page is up to date, as an exit status
 """
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from otprune.report.markdown import markdown_table, measured_with
 from tests.gpu_tests import files_with_gpu_tests
-from tools.pages import ROOT, only_check, written_or_checked
-
-Record = dict[str, Any]
+from tools.pages import ROOT, Record, only_check, read, written_or_checked
 
 TOLERANCE = 1e-6  # between weights
 WITHOUT_KINKS = "smooth"
@@ -41,7 +38,7 @@ def _section(results: Path, name: str, title: str, command: str, text: Callable[
     source = f"`{command}` writes [results/{name}](../results/{name})"
     if not path.exists():
         return f"## {title}\n\n`{command}` writes `results/{name}`: not measured yet."
-    record = json.loads(path.read_text(encoding="utf-8"))
+    record = read(path)
     return f"## {title}\n\n{text(record)}\n\n{source}; measured with {measured_with(record['provenance'])}."
 
 

@@ -72,6 +72,7 @@ def choose(
     repaired: Callable[[nn.Module], nn.Module],
     *,
     max_ratio: float = 1.0,
+    round_to: int = 1,
     clock: Clock | None = None,
 ) -> Chosen:
     """Shift the rule's thresholds until the pruned network meets the target; `model` is untouched.
@@ -88,6 +89,7 @@ def choose(
             without, and where it is there it is measured for the network chosen and for the unpruned one.
         repaired: brings a pruned model into the state that it is judged in, by re-estimating its statistics.
         max_ratio: at most this share of a layer's channels goes.
+        round_to: channels are kept at multiples of this. For `latency` it is chosen by measurement.
         clock: predicts and measures latencies; only `latency` needs it.
 
     >>> import torch
@@ -103,7 +105,7 @@ def choose(
     if target.kind == "latency":
         tried = {n: Trials(model, example, rule, accuracy, repaired, max_ratio, n) for n in ROUNDINGS}
         return _quick_enough(tried, target.value, clock)
-    trials = Trials(model, example, rule, accuracy, repaired, max_ratio)
+    trials = Trials(model, example, rule, accuracy, repaired, max_ratio, round_to)
     found = _smallest_within(trials, target.value) if target.kind == "max_drop" else _largest_within(trials, target)
     return Chosen(found.plan, trials.described())
 

@@ -68,6 +68,12 @@ class Shifted(TypedDict):
     accuracy_finetuned: NotRequired[float | None]
 
 
+class Latency(TypedDict, total=False):
+    """How a latency was met."""
+
+    round_to: int
+
+
 class Results(TypedDict, total=False):
     """results.json: what the stages measured. Every name that begins with `accuracy_` is that of a number."""
 
@@ -83,7 +89,7 @@ class Results(TypedDict, total=False):
     choosing: list[Tried]
     seconds: dict[str, float]
     exactness: Exactness | None
-    latency: dict[str, Any]
+    latency: Latency
     unreadable: dict[str, str]
 
 

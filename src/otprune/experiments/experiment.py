@@ -4,7 +4,7 @@ import json
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any, Literal
+from typing import Any, Literal, TypedDict
 
 import otprune as ot
 from otprune.errors import TrainingError
@@ -13,6 +13,16 @@ from otprune.experiments.durations import milliseconds
 from otprune.experiments.fields import checked, flat, made
 from otprune.thresholds import Rule
 from otprune.training.run import ScheduleName, Training
+
+
+class Limits(TypedDict):
+    """What a plan keeps to, whatever the thresholds say; see `otprune.plan`."""
+
+    max_ratio: float
+    round_to: int
+
+
+NO_LIMITS = Limits(max_ratio=1.0, round_to=1)
 
 
 @dataclass(frozen=True)
@@ -34,6 +44,7 @@ class Pruning:
     delta: float = 1e-3
     ratio: float = 0.5
     max_layer_ratio: float = 1.0
+    round_to: int = 1
     calibration_images: int = 10_000
     max_drop: float | None = None
     flops: float | None = None
@@ -45,10 +56,30 @@ class Pruning:
     def __post_init__(self) -> None:
         _ = self.thresholds(), self.target  # checked where they are made
         _require(0 <= self.max_layer_ratio <= 1, "pruning.max_layer_ratio must lie from 0 to 1", self.max_layer_ratio)
+        _require(self.round_to >= 1, "pruning.round_to must be at least 1", self.round_to)
         _require(self.calibration_images >= 1, "pruning.calibration_images must be at least 1", self.calibration_images)
         _require(self.latency_threads >= 1, "pruning.latency_threads must be at least 1", self.latency_threads)
         chosen = [name for name in TARGETS if getattr(self, name) is not None]
         _require(len(chosen) <= 1, f"pruning can meet one of {', '.join(TARGETS)}", " and ".join(chosen))
+        if self.latency is not None and self.round_to != 1:
+            raise TrainingError(
+                "what channels are rounded up to is chosen by measurement where pruning.latency is to be met: "
+                "leave out pruning.round_to"
+            )
+
+    @property
+    def limits(self) -> Limits:
+        """What the plan keeps to."""
+        return self.limits_of({})
+
+    def limits_of(self, results: Mapping[str, Any]) -> Limits:
+        """What the plan of a run kept to; to meet a latency it rounds as was measured to be best.
+
+        >>> Pruning(latency="1ms").limits_of({"latency": {"round_to": 8}})["round_to"]
+        8
+        """
+        chosen = results.get("latency", {}).get("round_to", self.round_to)
+        return Limits(max_ratio=self.max_layer_ratio, round_to=chosen)
 
     @property
     def target(self) -> Target | None:

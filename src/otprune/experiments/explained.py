@@ -32,6 +32,7 @@ MEANINGS = {
     "pruning.delta": "δ of OT: the share of a layer's squared scaling factors that is negligible.",
     "pruning.ratio": "Share of all channels that Network Slimming removes.",
     "pruning.max_layer_ratio": "Remove at most this share of a layer's channels.",
+    "pruning.round_to": "Keep channel counts at multiples of this; GPUs are quicker with multiples of 16.",
     "pruning.calibration_images": "Training images that batch-norm statistics are re-estimated on.",
     "pruning.max_drop": "Take the smallest network that loses at most so many points on held-out images.",
     "pruning.flops": "Take a network with this share of the FLOPs.",

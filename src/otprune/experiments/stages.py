@@ -276,12 +276,12 @@ def _measure(stage: _Stage, pipeline: Pipeline, run: Run, epoch: EpochRecord) ->
 def _chosen(pipeline: Pipeline, model: nn.Module) -> Chosen:
     """The plan, and what was tried on the way to it where it had to be chosen."""
     pruning, example = pipeline.experiment.pruning, pipeline.example()
-    rule, most = pruning.thresholds(), pruning.max_layer_ratio
+    rule = pruning.thresholds()
     if pruning.target is None:
-        return Chosen(ot.plan(model, example, rule, max_ratio=most), [])
+        return Chosen(ot.plan(model, example, rule, **pruning.limits), [])
     judged = None if pipeline.held_out is None else pipeline.held_out_accuracy
     repaired, clock = partial(_recalibrated, pipeline), _clock(pipeline) if pruning.latency else None
-    return choose(model, example, rule, pruning.target, judged, repaired, max_ratio=most, clock=clock)
+    return choose(model, example, rule, pruning.target, judged, repaired, **pruning.limits, clock=clock)
 
 
 def _clock(pipeline: Pipeline) -> Clock:

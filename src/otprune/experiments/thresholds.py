@@ -67,7 +67,7 @@ def _plainly_finetuned(experiment: Experiment, epochs: int | None) -> Experiment
     finetuning = replace(experiment.finetuning, distill=0.0)
     if epochs is not None:
         finetuning = replace(finetuning, epochs=epochs)
-    pruning = replace(experiment.pruning, max_drop=None, flops=None, params=None)
+    pruning = replace(experiment.pruning, max_drop=None, flops=None, params=None, latency=None)
     return replace(experiment, pruning=pruning, finetuning=finetuning)
 
 
@@ -78,7 +78,7 @@ def _checks(pipeline: Pipeline, shifts: Sequence[float], experiment: Experiment)
     checks = {}
     for shift in shifts:
         rule = ot.Shifted(pruning.thresholds(), shift)
-        plan = ot.plan(model, pipeline.example(), rule, max_ratio=pruning.max_layer_ratio)
+        plan = ot.plan(model, pipeline.example(), rule, **pruning.limits)
         place = _place(pipeline.folder / FOLDER, plan, shift)
         if place not in opened:
             opened[place] = Pipeline(experiment, place, pipeline.source, pipeline.device)

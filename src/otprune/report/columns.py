@@ -1,13 +1,17 @@
 """The columns of the statistics table: what VGG-14 is pruned to over the seeds that are recorded."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
+from otprune.experiments import paper
 from otprune.experiments.paper import Pruned
+from otprune.experiments.reproduce.needed import Needed
 from otprune.experiments.reproduce.records import Records
-from otprune.experiments.reproduce.rows import seeds
+from otprune.experiments.reproduce.rows import seeds, slimming
 from otprune.report.points import spread
 
-RULES = ("ot", "ns")
+RULES, MODEL = ("ot", "ns"), paper.table("statistics")["model"]
+ALIKE = 0.005  # ratios that differ by no more keep nearly the same channels
 
 
 @dataclass(frozen=True)
@@ -24,7 +28,25 @@ def column(records: Records, data: str, rule: str) -> Column | None:
     >>> from pathlib import Path
     >>> column(Records(Path("nowhere")), "cifar10", "ot")
     """
-    done = [needed for needed in seeds(data, rule) if not records.lacks(needed)]
+    return _over(records, seeds(data, rule))
+
+
+def slimming_as_elsewhere(records: Records, data: str) -> Column | None:
+    """Network Slimming pruned as in the table, but trained with the λ that it has in the rest of the paper.
+
+    >>> from pathlib import Path
+    >>> slimming_as_elsewhere(Records(Path("nowhere")), "cifar10")
+    """
+    ratio = _ratio(seeds(data, "ns")[0])
+    return _over(records, (one for one in slimming(data, MODEL) if abs(_ratio(one) - ratio) <= ALIKE))
+
+
+def _ratio(needed: Needed) -> float:
+    return needed.experiment.pruning.ratio
+
+
+def _over(records: Records, needs: Iterable[Needed]) -> Column | None:
+    done = [needed for needed in needs if not records.lacks(needed)]
     found = [record.results for needed in done if (record := records.find(needed))]
     if not found:
         return None

@@ -6,6 +6,7 @@ from typing import Any
 from otprune.experiments.paper import Spread
 
 NONE = "–"
+WHO = ("paper", "here", "difference")
 
 
 def markdown_table(header: Sequence[str], rows: Iterable[Sequence[str]], texts: int = 1) -> str:

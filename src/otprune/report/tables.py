@@ -5,17 +5,16 @@ from typing import Any
 
 from otprune.experiments import paper
 from otprune.experiments.iterate import Restart
-from otprune.experiments.paper import Pruned
 from otprune.experiments.reproduce import made_images
 from otprune.experiments.reproduce.needed import BEST, baseline, lam_text
 from otprune.experiments.reproduce.records import Record, Records
 from otprune.experiments.reproduce.rows import PAIRS, ista, row, sweep
-from otprune.report.columns import RULES, column
 from otprune.report.costs import pair
 from otprune.report.edge import edge
 from otprune.report.goals import goals
-from otprune.report.markdown import NONE, compared, difference, markdown_table, percent
-from otprune.report.points import DATA_NAMES, MODEL_NAMES, Point, counted, finetuned, subject
+from otprune.report.markdown import NONE, WHO, difference, markdown_table, percent
+from otprune.report.over_seeds import statistics
+from otprune.report.points import MODEL_NAMES, Point, finetuned, subject
 
 STAGES = {
     "sparse": "unpruned",
@@ -25,7 +24,6 @@ STAGES = {
     "finetuned": "fine-tuned",
     "scratch": "from scratch",
 }
-WHO = ("paper", "here", "difference")
 Table = Callable[[Records], Iterator[str]]
 
 
@@ -91,37 +89,6 @@ def _sweep_row(method: str, point: Point) -> list[str]:
     costs = [percent(getattr(point, kind).mean, 1) for kind in ("flops", "parameters")]
     accuracies = [percent(point.accuracy[stage].mean if stage in point.accuracy else None) for stage in STAGES]
     return [method, point.label, *costs, *accuracies, str(point.seeds)]
-
-
-def statistics(records: Records) -> Iterator[str]:
-    """Channels of every layer, FLOPs, parameters and accuracy over the seeds, for each data set.
-
-    >>> from pathlib import Path
-    >>> len(next(statistics(Records(Path("nowhere")))).splitlines()) - 2
-    17
-    """
-    for data, name in DATA_NAMES.items():
-        ours = {rule: column(records, data, rule) for rule in RULES}
-        seeds = {rule: one.seeds if one else 0 for rule, one in ours.items()}
-        header = [name, *(_headed(rule, who, seeds[rule]) for rule in RULES for who in WHO)]
-        columns = [
-            _statistics_cells(paper.statistics(data, rule), one.pruned if one else None) for rule, one in ours.items()
-        ]
-        layers = [f"layer {number}" for number in range(1, len(paper.table("statistics")["channels"]) + 1)]
-        labels = [*layers, "total", "FLOPs (M)", "params (M)", "accuracy (%)"]
-        yield markdown_table(header, [[label, *a, *b] for label, a, b in zip(labels, *columns, strict=True)])
-
-
-def _headed(rule: str, who: str, seeds: int) -> str:
-    return f"{rule.upper()}, {who}" + (f" ({counted(seeds, 'seed')})" if who == "here" else "")
-
-
-def _statistics_cells(theirs: Pruned, ours: Pruned | None) -> list[tuple[str, str, str]]:
-    layers = ours.layers if ours else [None] * len(theirs.layers)
-    cells = [compared(*both) for both in zip(theirs.layers, layers, strict=True)]
-    for name, unit in (("total", 1), ("flops", 1e6), ("parameters", 1e6), ("accuracy", 1)):
-        cells.append(compared(getattr(theirs, name), getattr(ours, name) if ours else None, unit=unit))
-    return cells
 
 
 def resnet20(records: Records) -> Iterator[str]:

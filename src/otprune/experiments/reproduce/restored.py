@@ -49,9 +49,10 @@ def pruned_alike(model: nn.Module, example: Any, record: Record, round_to: int |
     for layer in layers:
         gamma = model.get_submodule(layer["name"]).get_parameter("weight")
         gamma.data.copy_(alike(layer, record.gammas.get(layer["name"])))
-    limit, rule = record.experiment.pruning.max_layer_ratio, _rule(record.experiment, layers)
-    own = record.results.get("latency", {}).get("round_to", 1)
-    return ot.plan(model, example, rule, max_ratio=limit, round_to=round_to or own)
+    limits = record.experiment.pruning.limits_of(record.results)
+    if round_to is not None:
+        limits["round_to"] = round_to
+    return ot.plan(model, example, _rule(record.experiment, layers), **limits)
 
 
 def alike(layer: Mapping[str, Any], gamma: Sequence[float] | None) -> torch.Tensor:

@@ -66,7 +66,7 @@ def _made(subject: Subject) -> tuple[Network | None, str]:
         return None, NO_GAMMAS
     pruning = subject.experiment.pruning
     try:
-        return with_costs(*network(subject), pruning.delta, pruning.max_layer_ratio), ""
+        return with_costs(*network(subject), pruning.delta, pruning.limits_of(subject.results)), ""
     except OtpruneError as error:
         return None, str(error)
 

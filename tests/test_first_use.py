@@ -209,3 +209,15 @@ def test_a_budget_met_by_choice_is_not_remarked_upon(finished: tuple[Path, Done]
     assert remarks(asked, plan, 0.9) == []
     within = Experiment("digits_net", "digits", training=Training(target_flops=0.3))
     assert remarks(within, plan, 0.314) == [NONE_GOES] and len(remarks(within, plan, 0.316)) == 2
+
+
+def test_what_rounding_undoes_is_not_blamed_on_the_training() -> None:
+    net = nn.Sequential(nn.Conv2d(1, 4, 1), nn.BatchNorm2d(4), nn.Conv2d(4, 1, 1))
+    net[1].weight.data[0] = 1e-9
+    plan = ot.plan(net, torch.zeros(1, 1, 8, 8), round_to=4)
+    steered = Experiment("net.py:build", "digits", training=Training(target_flops=0.8), pruning=Pruning(round_to=4))
+    undone, missed, why = remarks(steered, plan, 1.0)
+    assert undone == "no layer could lose a channel and keep a multiple of 4: choose a smaller --round-to"
+    assert missed.startswith("asked for 80 % of the FLOPs, reached 100 %") and "without regard to --round-to 4" in why
+    by_ratio = Experiment("net.py:build", "digits", pruning=Pruning(rule="ns", round_to=4))
+    assert remarks(by_ratio, ot.plan(net, torch.zeros(1, 1, 8, 8), ot.GlobalRatio(0.5), round_to=4), 1.0) == [undone]

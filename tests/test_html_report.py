@@ -1,6 +1,7 @@
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -10,7 +11,7 @@ import otprune as ot
 from otprune import models
 from otprune.cli import app
 from otprune.errors import TrainingError
-from otprune.experiments.experiment import Limits
+from otprune.experiments.experiment import Bounds
 from otprune.experiments.folder import CONFIGURATION
 from otprune.report.html.content import content
 from otprune.report.html.costs import STOPS, with_costs
@@ -61,13 +62,27 @@ def test_a_network_that_sums_are_wrong_for_gets_a_table_of_plans() -> None:
     assert stop.flops == ot.cost(ot.prune(model, plan), example).flops
 
 
-@pytest.mark.parametrize("limits", [Limits(max_ratio=0.3, round_to=1), Limits(max_ratio=1.0, round_to=5)], ids=str)
-def test_a_table_is_made_where_a_plan_keeps_more_than_thresholds_say(limits: Limits) -> None:
+@pytest.mark.parametrize("bounds", [Bounds(max_ratio=0.3, round_to=1), Bounds(max_ratio=1.0, round_to=5)], ids=str)
+def test_a_table_is_made_where_a_plan_keeps_more_than_thresholds_say(bounds: Bounds) -> None:
     model, example = with_drawn_gammas(small(), whole=0), torch.zeros(1, 3, 8, 8)
     assert not with_costs(model, example, delta=1e-3).stops
-    stop = next(stop for stop in with_costs(model, example, 1e-3, limits).stops if stop.delta == 1e-3)
-    plan = ot.plan(model, example, ot.OptimalThreshold(1e-3), **limits)
+    stop = next(stop for stop in with_costs(model, example, 1e-3, bounds).stops if stop.delta == 1e-3)
+    plan = ot.plan(model, example, ot.OptimalThreshold(1e-3), **bounds)
     assert stop.kept == [len(layer.kept) for layer in plan.layers]
+
+
+@pytest.mark.parametrize(
+    ("asked", "found"), [({"round_to": 8}, {}), ({"latency": "1ms"}, {"latency": {"round_to": 8}})], ids=str
+)
+def test_what_a_run_rounded_to_holds_in_its_page(asked: dict[str, Any], found: dict[str, Any], tmp_path: Path) -> None:
+    folder = run_folder(tmp_path / "run")
+    for name, more in (("config.json", {"pruning": asked}), ("results.json", found)):
+        path = folder / name
+        path.write_text(json.dumps(json.loads(path.read_text(encoding="utf-8")) | more), encoding="utf-8")
+    shown = content(subjects([folder]))
+    stops = shown["networks"][shown["runs"][0]["network"]]["stops"]
+    assert stops and all(kept % 8 == 0 for stop in stops for kept in stop["kept"])
+    assert ["channels kept at", "multiples of 8"] in [list(fact) for fact in shown["runs"][0]["facts"]]
 
 
 def test_scaling_factors_in_the_page_are_those_of_the_weights_to_the_last_bit(tmp_path: Path) -> None:

@@ -25,6 +25,20 @@ def test_results_follow_the_records(tmp_path: Path) -> None:
     assert "123,456,789" in filled(README, tmp_path)
 
 
+def test_latencies_on_a_gpu_stand_by_batch_and_remarks_are_said_once(tmp_path: Path) -> None:
+    for batch in (256, 1):
+        times = {"unpruned": {"p50": 2.0 * batch}, "small": {"p50": 1.0 * batch, "times_faster_p50": 2.0}}
+        found = {"models": {"unpruned": {"flops": 100}, "small": {"flops": 25}}, "latencies": {"torch": times}}
+        settings = {"model": "net", "device": "cuda", "batch": batch}
+        hardware = {"torch": "2.11.0", "python": "3.12.3", "gpu": "a GPU", "cpu": "a processor", "cores": 1}
+        content = {"configuration": settings, "results": found, "provenance": hardware, "remark": "It was busy."}
+        (tmp_path / f"latency-net-cuda-{batch}.json").write_text(json.dumps(content), encoding="utf-8")
+    text = filled(README, tmp_path)
+    small = ["| net, batch 1 | small | 25.0% | 1.00 (2.00×) |", "| net, batch 256 | small | 25.0% | 256.00 (2.00×) |"]
+    assert [line for line in text.splitlines() if "small |" in line] == small
+    assert text.count("It was busy.") == 1 and "one image on" not in text
+
+
 def test_a_readme_without_its_marks_is_refused() -> None:
     with pytest.raises(SystemExit, match="marks"):
         filled(README.replace(BEGIN, "").replace(END, ""), ROOT / "results")

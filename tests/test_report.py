@@ -1,6 +1,7 @@
 """Figures, verdicts and the page follow from the records that there are, and say what is missing."""
 
 import json
+import math
 import re
 import xml.dom.minidom
 from collections.abc import Callable
@@ -20,6 +21,7 @@ from otprune.experiments.reproduce.rows import row, rows, seeds, slimming, sweep
 from otprune.report.claims import claims
 from otprune.report.columns import column
 from otprune.report.figures import FIGURES, draw
+from otprune.report.other_claims import better_over_seeds
 from otprune.report.over_seeds import seed_by_seed, statistics
 from otprune.report.page import page
 from otprune.report.points import points
@@ -171,14 +173,32 @@ def test_seeds_are_told_one_by_one_with_how_they_began(tmp_path: Path) -> None:
         record = made_records.record(needed)
         record["results"]["training"] = [{"epoch": 1, "loss": 1.5 + seed / 8}, {"epoch": 2, "loss": 0.5}]
         record["results"]["cost_after"]["flops"] = (120 - seed) * 10**6
+        record["results"]["layers"] = [{"name": "features.1", "channels": 128, "kept": 100 - seed}]
         return record
 
     made_records.write(tmp_path, needs[:2], made)
     assert not list(seed_by_seed(Records(tmp_path), "cifar10"))
     made_records.write(tmp_path, needs, made)
     table, sentence = seed_by_seed(Records(tmp_path), "cifar10")
-    assert "| seed 2 | 1.750 | 118.00 |" in table
-    assert "Over these 3 seeds" in sentence and "with the FLOPs left by -1.00" in sentence
+    assert "| seed 2 | 1.750 | 98 | 118.00 |" in table
+    assert "Over these 3 seeds" in sentence and "with the channels left by -1.00" in sentence
+
+
+@pytest.mark.parametrize(
+    "training", [[], [{"epoch": 1}], [{"epoch": 1, "loss": None}], [{"epoch": 1, "loss": math.inf}]]
+)
+def test_seeds_that_do_not_tell_how_they_began_are_left_out(training: list[Any], tmp_path: Path) -> None:
+    made_records.write(tmp_path, seeds("cifar10", "ot")[:3], changed(lambda found: found.update(training=training)))
+    assert not list(seed_by_seed(Records(tmp_path), "cifar10"))
+
+
+def test_rules_are_compared_over_the_seeds_that_both_have(tmp_path: Path) -> None:
+    """OT's first seed, without a counterpart, would tip the balance."""
+    accuracies = {0: 0.99, 1: 0.92, 2: 0.92}
+    made_records.write(tmp_path, seeds("cifar10", "ot")[:3], lambda needed: with_accuracy(needed, accuracies))
+    made_records.write(tmp_path, seeds("cifar10", "ns")[1:3], lambda needed: with_accuracy(needed, {1: 0.93, 2: 0.93}))
+    claim = better_over_seeds(Records(tmp_path))
+    assert claim.verdict is Verdict.FAILS and claim.evidence.endswith("accuracy -1.00 points over 2 seeds")
 
 
 def test_the_page_names_figures_that_can_be_drawn_and_says_why_others_cannot(all_made: Path, tmp_path: Path) -> None:

@@ -142,7 +142,7 @@ def test_without_model_or_data_the_flag_to_give_is_named(missing: str) -> None:
         ({"pruning.round_to": 0}, "pruning.round_to must be at least 1, not 0"),
         (
             {"pruning.latency": "1ms", "pruning.round_to": 8},
-            "chosen by measurement where pruning.latency is to be met: leave out pruning.round_to",
+            "pruning.round_to is chosen by measurement where pruning.latency is to be met",
         ),
         ({"finetuning.distill": 1.5}, "finetuning.distill must lie from 0 to 1, not 1.5"),
         ({"finetuning.temperature": 0.0}, "finetuning.temperature must be above 0, not 0.0"),

@@ -1,6 +1,7 @@
 """Thresholds shifted up and down: what stays, what it costs, what it scores; broken off, it goes on."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -11,9 +12,10 @@ import otprune as ot
 from otprune.cli import app
 from otprune.errors import ThresholdError, TrainingError
 from otprune.experiments import stages
+from otprune.experiments.experiment import Pruning
 from otprune.experiments.pipeline import Pipeline
 from otprune.experiments.thresholds import SHIFTS, verify_thresholds
-from tests.small_runs import BreakOff, assert_same_weights, loaded, pipeline, read
+from tests.small_runs import EXPERIMENT, BreakOff, assert_same_weights, loaded, pipeline, read
 
 WANTED = (-6, -5.5, -1, -0.1, 0, 0.1, 0.3, 5)
 
@@ -45,6 +47,22 @@ def checked(tmp_path_factory: pytest.TempPathFactory) -> Checked:
     run = pipeline(tmp_path_factory.mktemp("checked"))
     stages.run([run])
     return check(run)
+
+
+def test_what_bounds_the_run_bounds_its_shifted_thresholds(tmp_path: Path) -> None:
+    bounded = Pruning(rule="ns", ratio=0.4, max_layer_ratio=0.5, round_to=4)
+    run = pipeline(tmp_path, replace(EXPERIMENT, pruning=bounded))
+    stages.train([run])
+    found = check(run, (0, 1), finetune_epochs=0).shifts
+    assert all(kept % 4 == 0 for one in found.values() for kept in one["kept"].values())
+    assert list(found[1]["kept"].values()) == [8, 12]
+
+
+def test_what_a_latency_was_met_by_is_no_part_of_the_check(tmp_path: Path) -> None:
+    run = pipeline(tmp_path, replace(EXPERIMENT, pruning=Pruning(latency="1s")))
+    stages.train([run])
+    verify_thresholds(run, (0,), finetune_epochs=0)
+    assert read(run.folder / "threshold-check" / "record.json")["experiment"]["pruning"]["latency"] is None
 
 
 def test_thresholds_that_are_not_shifted_are_those_of_the_run(checked: Checked) -> None:

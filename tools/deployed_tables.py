@@ -39,7 +39,7 @@ def latency_on_a_gpu(results: Path) -> str:
         for record in records
         for model, *cells in _latency_rows(record, runtimes)
     ]
-    remarks = "".join(f" {remark}" for remark in dict.fromkeys(record.get("remark", "") for record in records))
+    remarks = "".join(dict.fromkeys(f" {record['remark']}" for record in records if "remark" in record))
     return (
         "**`benchmarks/latency.py --device cuda`**: the same on a GPU. It runs small networks no faster than it can "
         "start their kernels, and layers whose channels are no multiples of 16 slower than wider ones: prune with "

@@ -133,7 +133,7 @@ def _largest_within(trials: Trials, target: Target) -> Trial:
     least = share(trials.at(trials.last))
     if least > target.value:
         raise TrainingError(
-            f"{target.kind}={target.value:g} cannot be reached: with one channel left in every layer that can shrink, "
+            f"{target.kind}={target.value:g} cannot be reached: with as few channels in every layer as it must keep, "
             f"{least:.3f} is left. Choose a larger share."
         )
     found = trials.at(trials.mildest(share, target.value, 0, trials.last))

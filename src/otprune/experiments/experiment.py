@@ -15,14 +15,14 @@ from otprune.thresholds import Rule
 from otprune.training.run import ScheduleName, Training
 
 
-class Limits(TypedDict):
+class Bounds(TypedDict):
     """What a plan keeps to, whatever the thresholds say; see `otprune.plan`."""
 
     max_ratio: float
     round_to: int
 
 
-NO_LIMITS = Limits(max_ratio=1.0, round_to=1)
+UNBOUNDED = Bounds(max_ratio=1.0, round_to=1)
 
 
 @dataclass(frozen=True)
@@ -63,23 +63,23 @@ class Pruning:
         _require(len(chosen) <= 1, f"pruning can meet one of {', '.join(TARGETS)}", " and ".join(chosen))
         if self.latency is not None and self.round_to != 1:
             raise TrainingError(
-                "what channels are rounded up to is chosen by measurement where pruning.latency is to be met: "
-                "leave out pruning.round_to"
+                "pruning.round_to is chosen by measurement where pruning.latency is to be met: leave it out, or set it "
+                "to 1 where the run has another"
             )
 
     @property
-    def limits(self) -> Limits:
+    def bounds(self) -> Bounds:
         """What the plan keeps to."""
-        return self.limits_of({})
+        return self.bounds_of({})
 
-    def limits_of(self, results: Mapping[str, Any]) -> Limits:
+    def bounds_of(self, results: Mapping[str, Any]) -> Bounds:
         """What the plan of a run kept to; to meet a latency it rounds as was measured to be best.
 
-        >>> Pruning(latency="1ms").limits_of({"latency": {"round_to": 8}})["round_to"]
+        >>> Pruning(latency="1ms").bounds_of({"latency": {"round_to": 8}})["round_to"]
         8
         """
-        chosen = results.get("latency", {}).get("round_to", self.round_to)
-        return Limits(max_ratio=self.max_layer_ratio, round_to=chosen)
+        measured = results.get("latency", {}) if self.latency is not None else {}
+        return Bounds(max_ratio=self.max_layer_ratio, round_to=measured.get("round_to", self.round_to))
 
     @property
     def target(self) -> Target | None:

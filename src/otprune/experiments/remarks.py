@@ -23,18 +23,31 @@ def remarks(experiment: Experiment, plan: PruningPlan, flops: float) -> list[str
     no channel was negligible: train longer or with a larger --lam, or prune with --flops
     """
     chosen = experiment.pruning.target is not None or plan.rule["rule"] != "OptimalThreshold"
-    return [] if chosen else list(_found(experiment.training.target_flops, plan, flops))
+    return list(_rounded_back(experiment, plan)) + ([] if chosen else list(_found(experiment, plan, flops)))
 
 
-def _found(target: float | None, plan: PruningPlan, flops: float) -> Iterator[str]:
+def _rounded_back(experiment: Experiment, plan: PruningPlan) -> Iterator[str]:
+    multiple = experiment.pruning.round_to
+    if multiple > 1 and _nothing_went(plan) and any(layer.negligible for layer in plan.layers):
+        yield f"no layer could lose a channel and keep a multiple of {multiple}: choose a smaller --round-to"
+
+
+def _found(experiment: Experiment, plan: PruningPlan, flops: float) -> Iterator[str]:
+    target, multiple = experiment.training.target_flops, experiment.pruning.round_to
     if target is not None and abs(flops / target - 1) > FAR_OFF:
         lam = "larger" if flops > target else "smaller"
         yield (
             f"asked for {_percent(target)} of the FLOPs, reached {_percent(flops)}: "
             f"train longer, start from a {lam} --lam, or prune with --flops {target:g}"
         )
-    if not plan.removed and all(len(layer.kept) == layer.channels for layer in plan.layers):
+    if target is not None and multiple > 1:
+        yield f"λ was steered without regard to --round-to {multiple}, which keeps more: aim lower with --target-flops"
+    if _nothing_went(plan) and not any(layer.negligible for layer in plan.layers):
         yield "no channel was negligible: train longer or with a larger --lam, or prune with --flops"
+
+
+def _nothing_went(plan: PruningPlan) -> bool:
+    return not plan.removed and all(len(layer.kept) == layer.channels for layer in plan.layers)
 
 
 def _percent(share: float) -> str:

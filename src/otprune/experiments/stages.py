@@ -278,10 +278,10 @@ def _chosen(pipeline: Pipeline, model: nn.Module) -> Chosen:
     pruning, example = pipeline.experiment.pruning, pipeline.example()
     rule = pruning.thresholds()
     if pruning.target is None:
-        return Chosen(ot.plan(model, example, rule, **pruning.limits), [])
+        return Chosen(ot.plan(model, example, rule, **pruning.bounds), [])
     judged = None if pipeline.held_out is None else pipeline.held_out_accuracy
     repaired, clock = partial(_recalibrated, pipeline), _clock(pipeline) if pruning.latency else None
-    return choose(model, example, rule, pruning.target, judged, repaired, **pruning.limits, clock=clock)
+    return choose(model, example, rule, pruning.target, judged, repaired, **pruning.bounds, clock=clock)
 
 
 def _clock(pipeline: Pipeline) -> Clock:

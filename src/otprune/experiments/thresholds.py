@@ -63,7 +63,10 @@ def verify_thresholds(
 
 
 def _plainly_finetuned(experiment: Experiment, epochs: int | None) -> Experiment:
-    """At thresholds that go by their rule alone, and fine-tuned by labels alone: it is thresholds that are compared."""
+    """At thresholds that go by their rule alone, and fine-tuned by labels alone: it is thresholds that are compared.
+
+    What a latency was met by, shift and rounding, is left out with it.
+    """
     finetuning = replace(experiment.finetuning, distill=0.0)
     if epochs is not None:
         finetuning = replace(finetuning, epochs=epochs)
@@ -78,7 +81,7 @@ def _checks(pipeline: Pipeline, shifts: Sequence[float], experiment: Experiment)
     checks = {}
     for shift in shifts:
         rule = ot.Shifted(pruning.thresholds(), shift)
-        plan = ot.plan(model, pipeline.example(), rule, **pruning.limits)
+        plan = ot.plan(model, pipeline.example(), rule, **pruning.bounds)
         place = _place(pipeline.folder / FOLDER, plan, shift)
         if place not in opened:
             opened[place] = Pipeline(experiment, place, pipeline.source, pipeline.device)

@@ -31,6 +31,18 @@ def column(records: Records, data: str, rule: str) -> Column | None:
     return _over(records, seeds(data, rule))
 
 
+def of_the_same_seeds(records: Records, data: str) -> tuple[Column | None, Column | None]:
+    """The columns of OT and of Network Slimming over the seeds that are recorded of both.
+
+    >>> from pathlib import Path
+    >>> of_the_same_seeds(Records(Path("nowhere")), "cifar10")
+    (None, None)
+    """
+    pairs = zip(seeds(data, "ot"), seeds(data, "ns"), strict=True)
+    both = [pair for pair in pairs if not any(map(records.lacks, pair))]
+    return _over(records, [ours for ours, _ in both]), _over(records, [theirs for _, theirs in both])
+
+
 def slimming_as_elsewhere(records: Records, data: str) -> Column | None:
     """Network Slimming pruned as in the table, but trained with the λ that it has in the rest of the paper.
 

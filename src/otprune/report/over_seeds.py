@@ -1,6 +1,7 @@
 """The tables of the statistics: the paper's columns and ours over the seeds, and our seeds one by one."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from math import isfinite
 from statistics import correlation
 from typing import Any
 
@@ -41,8 +42,8 @@ def statistics(records: Records) -> Iterator[str]:
 
 def _statistics_columns(name: str, theirs: Pruned, ours: Column | None) -> Iterator[tuple[str, ...]]:
     """Theirs, ours and the difference, each with its heading."""
-    seeds = counted(ours.seeds if ours else 0, "seed")
-    header = [f"{name}, {who}" + (f" ({seeds})" if who == "here" else "") for who in WHO]
+    number = counted(ours.seeds if ours else 0, "seed")
+    header = [f"{name}, {who}" + (f" ({number})" if who == "here" else "") for who in WHO]
     return zip(header, *_statistics_cells(theirs, ours.pruned if ours else None), strict=True)
 
 
@@ -62,29 +63,39 @@ def seed_by_seed(records: Records, data: str) -> Iterator[str]:
     []
     """
     done = [needed for needed in seeds(data, "ot") if not records.lacks(needed)]
-    there = [record for needed in done if (record := records.find(needed)) and record.results.get("training")]
+    there = [record for needed in done if (record := records.find(needed)) and _tells_how_it_began(record.results)]
     found = {record.experiment.training.seed: record.results for record in there}
     if len(found) < ENOUGH:
         return
     yield markdown_table(
-        (f"{DATA_NAMES[data]}, OT", "loss of the first epoch", "FLOPs (M)", "unpruned", "fine-tuned"),
+        (f"{DATA_NAMES[data]}, OT", "loss of the first epoch", "channels", "FLOPs (M)", "unpruned", "fine-tuned"),
         [(f"seed {seed}", *_became(results)) for seed, results in found.items()],
     )
     began = [_first_loss(results) for results in found.values()]
-    flops = _correlation(began, [results["cost_after"]["flops"] for results in found.values()])
+    channels = _correlation(began, [_channels(results) for results in found.values()])
     accuracy = _correlation(began, [results["accuracy_sparse"] for results in found.values()])
     yield (
-        f"Over these {counted(len(found), 'seed')} the loss of the first epoch correlates with the FLOPs left by "
-        f"{flops} and with the accuracy before pruning by {accuracy}."
+        f"Over these {counted(len(found), 'seed')} the loss of the first epoch correlates with the channels left by "
+        f"{channels} and with the accuracy before pruning by {accuracy}."
     )
+
+
+def _tells_how_it_began(results: Mapping[str, Any]) -> bool:
+    first = (results.get("training") or [{}])[0].get("loss")
+    return first is not None and isfinite(first) and results.get("accuracy_sparse") is not None
+
+
+def _channels(results: Mapping[str, Any]) -> int:
+    return sum(layer["kept"] for layer in results["layers"])
 
 
 def _became(results: Mapping[str, Any]) -> tuple[str, ...]:
     accuracies = (percent(100 * results[f"accuracy_{stage}"]) for stage in ("sparse", "finetuned"))
-    return f"{_first_loss(results):.3f}", f"{results['cost_after']['flops'] / 1e6:.2f}", *accuracies
+    costs = str(_channels(results)), f"{results['cost_after']['flops'] / 1e6:.2f}"
+    return f"{_first_loss(results):.3f}", *costs, *accuracies
 
 
-def _correlation(ones: list[float], others: list[float]) -> str:
+def _correlation(ones: Sequence[float], others: Sequence[float]) -> str:
     """Undefined where either never changes."""
     return NONE if len(set(ones)) == 1 or len(set(others)) == 1 else f"{correlation(ones, others):+.2f}"
 

@@ -22,6 +22,7 @@ from otprune.plan import PruningPlan
 from otprune.thresholds import Rule
 
 LITTLE = 1e-3
+NEXT_TO_NOTHING = 1e-6  # far below what is negligible by any rule
 
 
 def restore(pipeline: Pipeline, record: Record) -> None:
@@ -49,20 +50,22 @@ def pruned_alike(model: nn.Module, example: Any, record: Record, round_to: int |
     for layer in layers:
         gamma = model.get_submodule(layer["name"]).get_parameter("weight")
         gamma.data.copy_(alike(layer, record.gammas.get(layer["name"])))
-    limits = record.experiment.pruning.limits_of(record.results)
+    bounds = record.experiment.pruning.bounds_of(record.results)
     if round_to is not None:
-        limits["round_to"] = round_to
-    return ot.plan(model, example, _rule(record.experiment, layers), **limits)
+        bounds["round_to"] = round_to
+    return ot.plan(model, example, _rule(record.experiment, layers), **bounds)
 
 
 def alike(layer: Mapping[str, Any], gamma: Sequence[float] | None) -> torch.Tensor:
-    """One for the important channels of a layer, zero for others; which they are is told by γ, if at all.
+    """One for the important channels of a layer, next to nothing for others, by which they are told apart.
+
+    Which they are is told by γ, if at all. Others keep their order: the largest of them stay where more must stay.
 
     Where none is important and some were kept all the same, which rules do that cut across layers, little is left of
     them: zeros alone would be the end of a branch, or of everything.
 
-    >>> alike({"channels": 3, "kept": 2, "negligible": 1}, [0.5, 1e-7, -0.4])
-    tensor([1., 0., 1.])
+    >>> alike({"channels": 4, "kept": 2, "negligible": 2}, [0.5, 1e-7, -0.4, 0.0])
+    tensor([1.0000e+00, 2.0000e-13, 1.0000e+00, 0.0000e+00])
     >>> alike({"channels": 2, "kept": 1, "negligible": 2}, [0.1, 0.2])
     tensor([0.0005, 0.0010])
     >>> alike({"channels": 2, "kept": 1, "negligible": 2}, [0.0, 0.0])
@@ -72,9 +75,9 @@ def alike(layer: Mapping[str, Any], gamma: Sequence[float] | None) -> torch.Tens
     count = _important(layer)
     if layer["kept"] and not count and magnitudes.any():
         return LITTLE * magnitudes / magnitudes.max()
-    flags = torch.zeros(layer["channels"])
-    flags[magnitudes.argsort(descending=True, stable=True)[:count]] = 1.0
-    return flags
+    found = NEXT_TO_NOTHING * magnitudes / (magnitudes.max() or 1.0) if gamma else torch.zeros(layer["channels"])
+    found[magnitudes.argsort(descending=True, stable=True)[:count]] = 1.0
+    return found
 
 
 def _important(layer: Mapping[str, Any]) -> int:

@@ -66,7 +66,7 @@ def _made(subject: Subject) -> tuple[Network | None, str]:
         return None, NO_GAMMAS
     pruning = subject.experiment.pruning
     try:
-        return with_costs(*network(subject), pruning.delta, pruning.limits_of(subject.results)), ""
+        return with_costs(*network(subject), pruning.delta, pruning.bounds_of(subject.results)), ""
     except OtpruneError as error:
         return None, str(error)
 
@@ -90,6 +90,8 @@ def _facts(subject: Subject) -> list[tuple[str, str]]:
     else:
         found.append(("λ", lam_text(training.lam)))
     found.append(("rule", f"OT, δ={pruning.delta:g}" if pruning.rule == "ot" else f"NS, ratio {pruning.ratio:g}"))
+    if (multiple := pruning.bounds_of(subject.results)["round_to"]) > 1:
+        found.append(("channels kept at", f"multiples of {multiple}"))
     if pruning.target is not None:
         found.append(("thresholds shifted to meet", f"{pruning.target.kind} {pruning.target.value:g}"))
     found.append(("seed", str(training.seed)))

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 import otprune as ot
 from otprune.channels.graph import ChannelGraph, Flags
 from otprune.channels.trace import trace
-from otprune.experiments.experiment import NO_LIMITS, Limits
+from otprune.experiments.experiment import UNBOUNDED, Bounds
 from otprune.report.html.widths import Widths, costs_of, widths
 from otprune.thresholds import Thresholds
 
@@ -44,8 +44,8 @@ class Network:
     stops: list[Stop]
 
 
-def with_costs(model: nn.Module, example: Tensor, delta: float, limits: Limits = NO_LIMITS) -> Network:
-    """A network and how the page can tell what it costs; `delta` and `limits` are the run's own.
+def with_costs(model: nn.Module, example: Tensor, delta: float, bounds: Bounds = UNBOUNDED) -> Network:
+    """A network and how the page can tell what it costs; `delta` and `bounds` are the run's own.
 
     >>> import torch
     >>> from otprune.models import digits_net
@@ -54,7 +54,7 @@ def with_costs(model: nn.Module, example: Tensor, delta: float, limits: Limits =
     """
     graph, cost = trace(model, example), ot.cost(model, example)
     gammas = _gammas(model, graph)
-    planner = _Planner(model, example, limits)
+    planner = _Planner(model, example, bounds)
     sums = widths(model, graph, cost)
     are_right = all(_agree(sums, gammas, planner.at(tried)) for tried in sorted({delta, *TRIED}))
     stops = [] if are_right else [planner.at(one) for one in sorted({delta, *STOPS})]
@@ -79,10 +79,10 @@ def described(network: Network) -> dict[str, Any]:
 class _Planner:
     model: nn.Module
     example: Tensor
-    limits: Limits
+    bounds: Bounds
 
     def at(self, delta: float) -> Stop:
-        plan = ot.plan(self.model, self.example, ot.OptimalThreshold(delta), **self.limits)
+        plan = ot.plan(self.model, self.example, ot.OptimalThreshold(delta), **self.bounds)
         cost = ot.cost(ot.prune(self.model, plan), self.example)
         return Stop(delta, cost.flops, cost.parameters, [len(layer.kept) for layer in plan.layers])
 

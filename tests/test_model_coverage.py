@@ -1,6 +1,7 @@
 """The run over the models of other libraries, on the smallest of them, and the page made of it."""
 
 import json
+import multiprocessing
 import sys
 from pathlib import Path
 from typing import Any
@@ -8,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 from model_coverage import __main__ as coverage
+from model_coverage import attempt
 from model_coverage.batch_norms import settle, zero
 from model_coverage.catalogue import all_subjects
 from model_coverage.masks import agreeing, independent
@@ -16,9 +18,16 @@ from model_coverage.page import page
 from model_coverage.summary import failures, removed_less, summary
 from torch import nn
 
+from tests import processes
 from tools.coverage_page import PAGE, RESULTS, fresh_page
 
 KEY = "timm:test_resnet"
+
+
+@pytest.fixture(autouse=True)
+def one_server_for_all() -> None:
+    """Processes of other tests are forked from the same server: it imports what they need too, whoever starts it."""
+    multiprocessing.set_forkserver_preload([attempt.__name__, processes.__name__])
 
 
 class Branching(nn.Module):

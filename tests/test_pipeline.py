@@ -26,6 +26,7 @@ from otprune.training.run import Run, Training
 from tests.command_line import DIGITS, Done, flags, otprune
 
 EPOCHS, FINETUNE_EPOCHS, SEED = 6, 3, 1
+SMALL = "tests.small_runs:net"  # where any network does
 ONE_THREAD = {"OMP_NUM_THREADS": "1"}
 FILES = {
     *("config.json", "data.json", "plan.json", "provenance.json", "results.json", "record.json"),
@@ -237,7 +238,7 @@ def test_results_that_are_damaged_are_named(finished: tuple[Path, str], tmp_path
 
 def test_a_sweep_is_the_same_runs_side_by_side(tmp_path: Path) -> None:
     """A λ among others gives what it gives alone; each has its folder, record and row."""
-    short: dict[str, object] = {"epochs": 1, "finetune_epochs": 1}
+    short: dict[str, object] = {"model": SMALL, "epochs": 1, "finetune_epochs": 1}
     swept = {**short, "lam": "1e-3, 1e-2", "seeds": 1}
     done = otprune("sweep", **swept, out=tmp_path / "sweep")
     assert done.code == 0, done.err
@@ -268,7 +269,8 @@ def test_a_sweep_over_what_is_no_number_or_the_same_twice_is_refused(lam: str, s
 
 
 def test_a_run_of_a_sweep_that_fails_is_set_aside_and_the_others_finish(tmp_path: Path) -> None:
-    swept: dict[str, object] = {"epochs": 1, "finetune_epochs": 1, "lam": "1e30,1e-4,1e-3", "together": 2}
+    short: dict[str, object] = {"model": SMALL, "epochs": 1, "finetune_epochs": 1}
+    swept = {**short, "lam": "1e30,1e-4,1e-3", "together": 2}
     done = otprune("sweep", **swept, out=tmp_path)
     assert done.code == 1
     assert [line.split()[1] for line in done.out.splitlines() if line.startswith("│")] == ["0.0001", "0.001"]

@@ -43,14 +43,22 @@ def all_made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.fixture(scope="module")
+def read_twice(all_made: Path) -> tuple[Records, Records]:
+    """The same records, from two looks at the files."""
+    return Records(all_made), Records(all_made)
+
+
 def verdict(records: Records, beginning: str) -> tuple[Verdict, str]:
     found = next(claim for claim in claims(records) if claim.text.startswith(beginning))
     return found.verdict, found.evidence
 
 
 @pytest.mark.parametrize("name", FIGURES)
-def test_a_figure_is_drawn_as_svg_and_png_and_the_same_every_time(name: str, all_made: Path, tmp_path: Path) -> None:
-    first, again = (draw(name, Records(all_made), tmp_path / folder) for folder in ("first", "again"))
+def test_a_figure_is_drawn_as_svg_and_png_and_the_same_every_time(
+    name: str, read_twice: tuple[Records, Records], tmp_path: Path
+) -> None:
+    first, again = (draw(name, records, tmp_path / str(look)) for look, records in enumerate(read_twice))
     assert first and {path.suffix for path in first} == {".svg", ".png"}
     for path, other in zip(first, again, strict=True):
         assert path.read_bytes() == other.read_bytes()
@@ -201,9 +209,12 @@ def test_rules_are_compared_over_the_seeds_that_both_have(tmp_path: Path) -> Non
     assert claim.verdict is Verdict.FAILS and claim.evidence.endswith("accuracy -1.00 points over 2 seeds")
 
 
-def test_the_page_names_figures_that_can_be_drawn_and_says_why_others_cannot(all_made: Path, tmp_path: Path) -> None:
-    shown = set(re.findall(r"\(figures/(.*?)\.svg\)", page(Records(all_made), NOWHERE)))
-    drawn = {sketch.stem for figure in FIGURES.values() for sketch in figure(Records(all_made))}
+def test_the_page_names_figures_that_can_be_drawn_and_says_why_others_cannot(
+    read_twice: tuple[Records, Records], tmp_path: Path
+) -> None:
+    records, again = read_twice
+    shown = set(re.findall(r"\(figures/(.*?)\.svg\)", page(records, NOWHERE)))
+    drawn = {sketch.stem for figure in FIGURES.values() for sketch in figure(again)}
     assert shown == drawn and {"threshold-demo", "layer-distributions", "iterative", "resnet20"} <= shown
     (needed,) = row("layer-distributions").needs
     made_records.write(tmp_path, [needed], changed(lambda results: results.pop("gammas")))

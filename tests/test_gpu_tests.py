@@ -1,20 +1,23 @@
 """The record of the tests that need a GPU says what became of each."""
 
-import subprocess
 from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
 import torch
 
-from tests.gpu_tests import PYTEST, _outcome, files_with_gpu_tests, outcomes
+from tests.gpu_tests import _outcome, files_with_gpu_tests, outcomes
 from tests.long_runs import ROOT
 
 
-def test_every_file_with_a_test_for_a_gpu_is_found() -> None:
-    command = [*PYTEST, "--collect-only", "tests"]
-    told = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.splitlines()
-    assert files_with_gpu_tests() == sorted({file for file, _, test in (line.partition("::") for line in told) if test})
+def test_every_file_with_a_test_for_a_gpu_is_found(request: pytest.FixtureRequest) -> None:
+    """Of the files that pytest has looked into, which are all of them where nobody asked for some."""
+    items = request.session.items
+    looked_into, marked = (
+        {item.path.relative_to(ROOT).as_posix() for item in chosen}
+        for chosen in (items, [item for item in items if item.get_closest_marker("gpu")])
+    )
+    assert [file for file in files_with_gpu_tests() if file in looked_into] == sorted(marked)
 
 
 def test_tests_are_told_by_file_and_name(tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ from otprune.experiments.remarks import remarks
 from otprune.experiments.settings import resolved
 from otprune.training.data import load
 from otprune.training.run import Run, Training
-from tests.command_line import Done, otprune, said
+from tests.command_line import Done, otprune, run_here, said
 
 NONE_GOES = "no channel was negligible: train longer or with a larger --lam, or prune with --flops"
 DIGITS: dict[str, Any] = {"model": "digits_net", "data": "digits"}
@@ -128,7 +128,7 @@ def test_a_folder_of_images_says_where_its_settings_come_from_and_how_to_feed_it
             Image.new("RGB", (32, 32)).save(tmp_path / "photos" / part / label / "1.png")
     (tmp_path / "net.py").write_text(NET)
     own: dict[str, object] = {"model": f"{tmp_path / 'net.py'}:build", "data": tmp_path / "photos", "batch": 2}
-    done = said("train", **own, epochs=0, device="cpu", out=tmp_path / "run")
+    done = run_here("train", **own, epochs=0, device="cpu", out=tmp_path / "run")
     assert done.code == 0, done.err
     why = "since the data is a folder of images; flags and --config overrule them"
     assert done.out.splitlines()[0] == f"settings of recipe ilsvrc, {why}"

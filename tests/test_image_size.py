@@ -13,7 +13,7 @@ from otprune.experiments.experiment import Experiment
 from otprune.experiments.pipeline import data_of
 from otprune.training.data import load
 from otprune.training.data.folder import ImageFolderDataset
-from tests.command_line import said
+from tests.command_line import run_here, said
 
 NET = """
 from torch import nn
@@ -71,7 +71,7 @@ def test_a_copy_of_a_cifar_is_no_folder_of_images(tmp_path: Path) -> None:
 def test_a_network_for_small_images_is_trained_by_a_flag(photos: Path, tmp_path: Path) -> None:
     (tmp_path / "net.py").write_text(NET)
     own: dict[str, object] = {"model": f"{tmp_path / 'net.py'}:build", "data": photos, "batch": 2, "device": "cpu"}
-    done = said("train", **own, epochs=0, image_size=24, out=tmp_path / "run")
+    done = run_here("train", **own, epochs=0, image_size=24, out=tmp_path / "run")
     assert done.code == 0, done.err
     assert json.loads((tmp_path / "run" / "data.json").read_text())["image_shape"] == [3, 24, 24]
     other = said("train", **own, epochs=0, image_size=32, out=tmp_path / "run")

@@ -13,7 +13,8 @@ from otprune.training.holding import holding
 from tests.command_line import Done, otprune
 from tests.processes import start
 
-ASKED: dict[str, object] = {"epochs": 1, "finetune_epochs": 1, "ratio": 0.3, "rule": "ns"}
+NET = "tests.small_runs:net"
+ASKED: dict[str, object] = {"model": NET, "epochs": 1, "finetune_epochs": 1, "ratio": 0.3, "rule": "ns"}
 
 
 def read(path: Path) -> Any:

@@ -61,7 +61,7 @@ class RemoteStore:
     def _ask(self, reference: Any) -> Any:
         ray = imported()
         try:
-            return ray.get(reference)
+            return reference.future().result()  # ray.get would lend the run's cores to another one meanwhile
         except ray.exceptions.RayTaskError as error:
             raise error.cause from None
         except ray.exceptions.RayActorError as error:

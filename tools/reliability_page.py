@@ -5,6 +5,7 @@ python -m tools.reliability_page --check    only say whether the page is up to d
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from math import ceil
 from pathlib import Path
 from typing import Any
 
@@ -157,9 +158,15 @@ def pipeline(record: Record) -> str:
     parts = ", ".join(f"{name} {ms:.2f}" for name, ms in found["ms_of_a_core_per_image"].items())
     return (
         f"Made JPEGs of {found['bytes_per_image'] / 1000:.0f} kB on average, read and augmented as a folder of images "
-        f"is for a training. Milliseconds of a core per image: {parts}.\n\n"
+        f"is for a training. Milliseconds of a core per image: {parts}. {_cores(found['cores_per_gpu'] or {})}\n\n"
         + markdown_table(("workers", "images a second", "images a second of a core"), rows)
     )
+
+
+def _cores(of_networks: Mapping[str, float]) -> str:
+    """How many it takes to bring images in as fast as a GPU trains."""
+    told = ", ".join(f"{ceil(cores)} with {net}" for net, cores in of_networks.items())
+    return f"Such cores that keep a GPU busy, which trains as fast as below: {told}." if told else ""
 
 
 def steps(record: Record) -> str:

@@ -1,6 +1,7 @@
 """Checkpoints: a pruned model comes back bit for bit, with its plan, precision and ties."""
 
 import copy
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -135,3 +136,20 @@ class TestTiedWeights:
         model = make(TiedHeads)
         torch.save(model.state_dict(), tmp_path / "model.pt")
         assert_same(ot.load(TiedHeads(), tmp_path / "model.pt"), model, TiedHeads.example())
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (lambda weights: {"epoch": 3, "state_dict": weights, "optimizer": {"lr": 0.1}}, "has one in it: 'state_dict'"),
+        (lambda weights: {"epoch": 3, "optimizer": {"lr": 0.1}}, r"\(names to tensors\)\. Save"),
+        (lambda weights: list(weights.values()), r"\(names to tensors\)\. Save"),
+    ],
+    ids=["of a training program", "without weights", "a list"],
+)
+def test_what_is_no_state_dict_is_refused_and_one_inside_is_named(
+    content: Callable[[dict[str, Tensor]], object], said: str, tmp_path: Path
+) -> None:
+    torch.save(content(nn.Linear(2, 2).state_dict()), tmp_path / "model.pt")
+    with pytest.raises(CheckpointError, match=said):
+        ot.load(nn.Linear(2, 2), tmp_path / "model.pt")

@@ -103,6 +103,7 @@ class TestLimits:
         model.get_parameter("bn1.weight").data[2] = 9e-7
         plan = ot.plan(model, model.example(), MaskRule(), round_to=3)
         assert plan.layers[0].kept == [2, 4, 5]
+        assert plan.layers[0].note == "1 negligible, needed elsewhere or for round_to=3"
 
 
 @pytest.mark.parametrize(

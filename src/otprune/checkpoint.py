@@ -100,9 +100,18 @@ def _read_torch(path: Path) -> dict[str, Tensor]:
             f"{path}: holds pickled objects, or is damaged; only tensors are loaded. Save the state dict alone: "
             f"torch.save(model.state_dict(), path), or use otprune.save."
         ) from error
-    if not isinstance(found, dict) or not all(map(_is_plain, found.values())):
-        raise CheckpointError(f"{path}: is no state dict (names to tensors). Save model.state_dict() alone.")
-    return found
+    if not _is_state_dict(found):
+        raise CheckpointError(
+            f"{path}: is no state dict (names to tensors){_inside(found)}. Save model.state_dict() alone."
+        )
+    return dict(found)
+
+
+def _inside(found: Any) -> str:
+    """Which entries of something that is none are state dicts themselves, as training programs write them."""
+    entries = found.items() if isinstance(found, dict) else ()
+    names = [repr(name) for name, held in entries if _is_state_dict(held) and held]
+    return f", but has one in it: {' and '.join(names)}" if names else ""
 
 
 def _require_whole(tensors: dict[str, Tensor], metadata: dict[str, str], path: Path) -> None:
@@ -112,6 +121,10 @@ def _require_whole(tensors: dict[str, Tensor], metadata: dict[str, str], path: P
             f"{path}: is damaged: {found}. Put back a copy of it, or delete it and make it again the way it was made. "
             f"A program that changes a checkpoint on purpose has to leave out {KEY}."
         )
+
+
+def _is_state_dict(value: Any) -> bool:
+    return isinstance(value, dict) and all(map(_is_plain, value.values()))
 
 
 def _is_plain(value: Any) -> bool:

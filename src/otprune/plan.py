@@ -192,7 +192,7 @@ def plan(
     for index in branches.ends:
         negligible[graph.nodes[index].layer][:] = True  # type: ignore[union-attr]
     solution = solve(graph, negligible, branches, weights, limits)
-    return _described(model, rule, inputs, _Decision(graph, thresholds, negligible, solution), absence)
+    return _described(model, rule, inputs, _Decision(graph, thresholds, negligible, solution, limits), absence)
 
 
 def fingerprint(model: nn.Module) -> str:
@@ -274,6 +274,7 @@ class _Decision:
     thresholds: Thresholds
     negligible: Mapping[str, Flags]
     solution: Solution
+    limits: Limits
 
     @cached_property
     def gone(self) -> set[str]:
@@ -330,7 +331,7 @@ def _note(name: str, stuck: int, decision: _Decision) -> str:
     if name in decision.gone:
         return "the whole branch goes"
     obstacle = decision.solution.branches.staying.get(name)
-    needed = [f"{stuck} negligible, needed elsewhere"] if stuck else []
+    needed = [f"{stuck} negligible, needed {' or for '.join(['elsewhere', *decision.limits.keeping])}"] if stuck else []
     return "; ".join(needed if obstacle is None else [*needed, f"the branch stays: {obstacle}"])
 
 

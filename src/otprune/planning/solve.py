@@ -39,6 +39,16 @@ class Limits:
     round_to: int = 1
     max_ratio: float = 1.0
 
+    @property
+    def keeping(self) -> list[str]:
+        """Those that negligible channels may stay for.
+
+        >>> Limits(round_to=8).keeping
+        ['round_to=8']
+        """
+        set_by_user = {"round_to": self.round_to > 1, "max_ratio": self.max_ratio < 1}
+        return [f"{name}={getattr(self, name)}" for name, is_set in set_by_user.items() if is_set]
+
 
 def solve(
     graph: ChannelGraph, negligible: Mapping[str, Flags], branches: Branches, weights: Weights, limits: Limits

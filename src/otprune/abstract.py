@@ -21,7 +21,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from otprune.deferred import Deferred, written_into
 from otprune.errors import ExampleError, ModelError, OtpruneError
-from otprune.location import user_location
+from otprune.location import call, user_location
 from otprune.shortcuts import SHORTCUTS
 from otprune.tensors import named_tensors, replaced
 
@@ -264,7 +264,7 @@ def _run(model: nn.Module, example: Any, watcher: W, mode: _Mode, *, on_meta: bo
         _set_modes(model, mode)
         numbers = contextlib.nullcontext() if watcher.values is None else watcher.values.keeping_numbers()
         with _noting_who_asks(model, watcher, mode.training), watcher.looking(), numbers:
-            out = model(*args, **kwargs)
+            out = call(model, *args, **kwargs)
     return watcher, out
 
 

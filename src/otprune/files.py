@@ -3,6 +3,7 @@
 import os
 import re
 import secrets
+from contextlib import suppress
 from pathlib import Path
 
 _TEMPORARY = re.compile(r"\..+\.[0-9a-f]{16}")
@@ -25,7 +26,8 @@ def write_atomically(path: Path, content: bytes) -> None:
             os.fsync(file.fileno())
         temporary.replace(path)
     except BaseException as error:
-        temporary.unlink(missing_ok=True)
+        with suppress(OSError):  # from a disk that nothing can be written to, nor removed from
+            temporary.unlink(missing_ok=True)
         if isinstance(error, OSError):
             error.filename, error.filename2 = str(path), None  # not the neighbour's name, which nobody knows
         raise

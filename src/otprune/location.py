@@ -13,17 +13,39 @@ _OTPRUNE = str(Path(__file__).parent) + "/"
 _SHIPPED_MODELS = str(Path(__file__).parent / "models")
 
 
+def call(model: torch.nn.Module, *args: Any, **kwargs: Any) -> Any:
+    """Call a model. The lines of whoever does are not taken for the model's.
+
+    >>> call(torch.nn.ReLU(), torch.tensor(-1.0))
+    tensor(0.)
+    """
+    return model(*args, **kwargs)
+
+
 def user_location(error: BaseException | None = None) -> str:
     """`file:line` of the innermost frame outside torch and otprune, of the running code or of where `error` came from.
+
+    Where there is none, as in a model that is made of torch's own modules alone, the module that runs is named.
 
     >>> user_location().endswith("unknown line")
     False
     """
-    lines = _lines_of(error) if error is not None else _lines_running()
-    for file, line in lines:
-        if _is_the_users(file):
-            return f"{Path(file).name}:{line}"
-    return "an unknown line"
+    frames = _frames_running() if error is None else _frames_of(error)
+    found = next(
+        (f"{Path(frame.f_code.co_filename).name}:{line}" for frame, line in frames if _is_the_users(frame)), None
+    )
+    return found or _module_running(error)
+
+
+def code_running() -> str:
+    """The same place, known again after lines above it were added, or in another process: a function and a line of it.
+
+    >>> code_running()
+    '<module>+0'
+    """
+    frames = (frame for frame, _ in _frames_running() if _is_the_users(frame))
+    found = next((f"{f.f_code.co_qualname}+{f.f_lineno - f.f_code.co_firstlineno}" for f in frames), None)
+    return found or _module_running()
 
 
 def innermost_module() -> torch.nn.Module | None:
@@ -52,20 +74,27 @@ def arguments_of(module: torch.nn.Module) -> tuple[Any, ...]:
     return ()
 
 
-def _is_the_users(file: str) -> bool:
+def _module_running(error: BaseException | None = None) -> str:
+    module = innermost_module() if error is None else None
+    return "an unknown line" if module is None else type(module).__name__
+
+
+def _is_the_users(frame: FrameType) -> bool:
+    file = frame.f_code.co_filename
     return file.startswith(_SHIPPED_MODELS) or not file.startswith((_TORCH, _OTPRUNE))
 
 
-def _lines_running() -> Iterator[tuple[str, int]]:
+def _frames_running() -> Iterator[tuple[FrameType, int]]:
+    """From the innermost to that of the model, or to the outermost where none was called."""
     frame: FrameType | None = sys._getframe(1)
-    while frame is not None:
-        yield frame.f_code.co_filename, frame.f_lineno
+    while frame is not None and frame.f_code is not call.__code__:
+        yield frame, frame.f_lineno
         frame = frame.f_back
 
 
-def _lines_of(error: BaseException) -> Iterator[tuple[str, int]]:
-    trace, lines = error.__traceback__, []
+def _frames_of(error: BaseException) -> Iterator[tuple[FrameType, int]]:
+    trace, frames = error.__traceback__, []
     while trace is not None:
-        lines.append((trace.tb_frame.f_code.co_filename, trace.tb_lineno))
+        frames.append((trace.tb_frame, trace.tb_lineno))
         trace = trace.tb_next
-    return reversed(lines)
+    return reversed(frames)

@@ -66,7 +66,7 @@ def rehearse(small: nn.Module, plan: PruningPlan) -> None:
     _require_outputs([list(tensor.shape) for tensor in outputs], plan)
     _require_pieces(rehearsal.shapes, plan)
     _require_readers(rehearsal)
-    _require_numbers(rehearsal.numbers, plan.numbers)
+    _require_numbers(rehearsal, plan.numbers)
     _require_functions(functions_of(rehearsal.operators), plan)
 
 
@@ -95,13 +95,14 @@ def _require_pieces(shapes: list[list[int]], plan: PruningPlan) -> None:
             )
 
 
-def _require_numbers(found: dict[str, list[str]], expected: dict[str, list[str]]) -> None:
-    for place, numbers in found.items():
+def _require_numbers(rehearsal: _Rehearsal, expected: dict[str, list[str]]) -> None:
+    for place, numbers in rehearsal.numbers.items():
         added = Counter(numbers) - Counter(expected.get(place, []))
         if added:
             raise VerificationError(
-                f"the pruned model calculates with {next(iter(added))} in {place}, the original with another number: "
-                f"that line counts channels. Leave the layers near it alone with ignore=[...]."
+                f"the pruned model calculates with {next(iter(added))} in {place} ({rehearsal.lines[place]}), the "
+                f"original with another number: that line counts channels. Leave the layers near it alone with "
+                f"ignore=[...]."
             )
 
 

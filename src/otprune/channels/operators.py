@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from otprune.abstract import Watcher
 from otprune.channels.graph import Signature
-from otprune.location import user_location
+from otprune.location import code_running, user_location
 from otprune.shortcuts import BATCH_NORMS
 
 # Selections of channels, which surgery may add, and what depends on how a tensor lies in memory: of one channel,
@@ -30,13 +30,14 @@ def functions_of(operators: Iterable[Any]) -> dict[str, int]:
 class Numbers(Watcher):
     """Notes the numbers that operators calculate with.
 
-    `numbers` has for each line and operator what stands there beside tensors; none from a run on data, where it may be
-    computed from the data.
+    `numbers` has for each operator and place in the code what stands there beside tensors, and `lines` which line that
+    is; none from a run on data, where it may be computed from the data.
     """
 
     def __init__(self, model: nn.Module) -> None:
         super().__init__(model)
         self.numbers: dict[str, list[str]] = {}
+        self.lines: dict[str, str] = {}
         # The lines that last looked at a condition on data, and at data at all.
         self.branching: str | None = None
         self.looking_at: str | None = None
@@ -54,7 +55,9 @@ class Numbers(Watcher):
         if torch.Tag.pointwise in func.tags and not self.on_data:
             numbers = [str(value) for value in (*args, *kwargs.values()) if type(value) in (int, float)]
             if numbers:
-                self.numbers.setdefault(f"{func} at {user_location()}", []).append(", ".join(numbers))
+                place = f"{func} in {code_running()}"
+                self.lines[place] = user_location()
+                self.numbers.setdefault(place, []).append(", ".join(numbers))
 
 
 class Operators(Numbers):

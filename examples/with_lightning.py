@@ -49,6 +49,7 @@ def main(folder: Path, epochs: int) -> None:
     plan = ot.plan(model, images[:1], ot.GlobalRatio(0.5))  # after a training of full length: ot.OptimalThreshold()
     small = ot.recalibrate(ot.prune(model, plan), loader)
     fit(small, loader, epochs, lam=0)
+    folder.mkdir(parents=True, exist_ok=True)
     ot.save(small, folder / "small.safetensors")
     loaded = ot.load(digits_net(num_classes=2), folder / "small.safetensors")
     print(f"parameters: {ot.cost(model, images[:1]).parameters:,} → {ot.cost(loaded, images[:1]).parameters:,}")

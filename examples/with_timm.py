@@ -49,6 +49,7 @@ def main(folder: Path, epochs: int) -> None:
     model, example = train(build(), epochs, lam=1e-3), torch.zeros(1, 3, 32, 32)
     plan = ot.plan(model, example, ot.GlobalRatio(0.5))  # after a training of full length: ot.OptimalThreshold()
     small = train(ot.prune(model, plan).requires_grad_(), epochs, lam=0)
+    folder.mkdir(parents=True, exist_ok=True)
     ot.save(small, folder / "small.safetensors")
     loaded = ot.load(build(), folder / "small.safetensors")
     print(f"parameters: {ot.cost(model, example).parameters:,} → {ot.cost(loaded, example).parameters:,}")

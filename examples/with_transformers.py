@@ -46,6 +46,7 @@ def main(folder: Path, epochs: int) -> None:
     train(model := build(), folder, epochs, lam=1e-3)
     plan = ot.plan(model, EXAMPLE, ot.GlobalRatio(0.5))  # after a training of full length: ot.OptimalThreshold()
     train(small := ot.prune(model, plan), folder, epochs, lam=0)
+    folder.mkdir(parents=True, exist_ok=True)
     ot.save(small, folder / "small.safetensors")  # not save_pretrained: its configuration tells the sizes from before
     loaded = ot.load(build(), folder / "small.safetensors")
     print(f"parameters: {ot.cost(model, EXAMPLE).parameters:,} → {ot.cost(loaded, EXAMPLE).parameters:,}")

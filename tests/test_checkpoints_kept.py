@@ -2,10 +2,12 @@
 
 import json
 import logging
+import os
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import safetensors.torch
@@ -13,7 +15,7 @@ import torch
 from torch import nn
 
 from otprune.errors import CheckpointError
-from otprune.training.checkpoint import checkpoints
+from otprune.training.checkpoint import checkpoints, newest
 from otprune.training.loop import train
 from otprune.training.run import EpochRecord, Run
 from tests.checkpoint_files import SHORT, assert_same_end, assert_same_file, broken_off, contents, files
@@ -124,14 +126,28 @@ def test_a_checkpoint_of_another_configuration_is_refused(
         differing(tmp_path)
 
 
-def test_a_refused_checkpoint_leaves_the_model_as_it_was(tmp_path: Path) -> None:
+IMPOSSIBLE: dict[str, tuple[dict[str, Any], str]] = {
+    "no number": ({"lam": "much"}, ".*lam"),
+    "a step before the first": ({"sums": {"loss": 0.0, "hits": 0, "steps": -1, "failed": -1}}, "it has step -1"),
+    "a step after the last": ({"sums": {"loss": 0.0, "hits": 0, "steps": 10**6, "failed": -1}}, "it has step 1000000"),
+    "too many epochs": (
+        {"history": [vars(EpochRecord(n, 0.1, 0.0, 1.0, 0.5)) for n in range(1, 100)]},
+        "it has the epochs",
+    ),
+    "an epoch twice": ({"history": [vars(EpochRecord(1, 0.1, 0.0, 1.0, 0.5))] * 2}, r"it has the epochs \[1, 1\]"),
+}
+
+
+@pytest.mark.parametrize("what", IMPOSSIBLE)
+def test_a_refused_checkpoint_leaves_the_model_as_it_was(what: str, tmp_path: Path) -> None:
     broken_off(tmp_path, after=1)
     found = checkpoints(tmp_path)[-1]
     tensors, metadata = contents(found)
-    strange = {"training": json.dumps(metadata["training"]), "state": json.dumps(metadata["state"] | {"lam": "much"})}
+    changed, said = IMPOSSIBLE[what]
+    strange = {"training": json.dumps(metadata["training"]), "state": json.dumps(metadata["state"] | changed)}
     found.write_bytes(safetensors.torch.save(tensors, strange))
     model = net()
-    with pytest.raises(CheckpointError, match=f"{found}: is no checkpoint of this training: .*lam"):
+    with pytest.raises(CheckpointError, match=f"{found}: is no checkpoint of this training: {said}"):
         Run(model, DIGITS, SHORT, tmp_path)
     torch.testing.assert_close(model.state_dict(), net().state_dict(), rtol=0, atol=0)
 
@@ -140,3 +156,9 @@ def test_a_file_that_is_no_checkpoint_is_refused(tmp_path: Path) -> None:
     safetensors.torch.save_file({"weight": torch.zeros(1)}, tmp_path / "at-00001-0000001.safetensors")
     with pytest.raises(CheckpointError, match="is no checkpoint of a training"):
         training_run(tmp_path)
+
+
+def test_what_is_no_file_is_no_checkpoint(tmp_path: Path) -> None:
+    """A pipe that nobody writes to would be read for ever."""
+    os.mkfifo(tmp_path / "at-00001-0000001.safetensors")
+    assert newest(tmp_path) is None

@@ -21,6 +21,7 @@ NEEDS = {
 # Enough for the penalty to part scaling factors where the example prunes by that, and as few as possible elsewhere.
 EPOCHS = {"own_loop": 12}
 LONGEST = 60  # lines
+OUT = Path("runs", "example")  # from where it is started; it is for the example to make
 
 
 def ran(example: str, folder: Path, *more: str) -> str:
@@ -30,7 +31,7 @@ def ran(example: str, folder: Path, *more: str) -> str:
             pytest.skip(f"{module} is not installed")
     alone = {"HOME": str(folder), "YOLO_CONFIG_DIR": str(folder), "YOLO_AUTOINSTALL": "false", "YOLO_OFFLINE": "true"}
     alone |= {"HF_HUB_OFFLINE": "1", "CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1", "PYTHONIOENCODING": "utf-8"}
-    line = [sys.executable, str(EXAMPLES / f"{example}.py"), str(folder), str(EPOCHS.get(example, 2)), *more]
+    line = [sys.executable, str(EXAMPLES / f"{example}.py"), str(OUT), str(EPOCHS.get(example, 2)), *more]
     done = subprocess.run(line, capture_output=True, text=True, cwd=folder, env=os.environ | alone, encoding="utf-8")
     assert done.returncode == 0, done.stderr
     return done.stdout
@@ -60,13 +61,13 @@ def test_every_example_is_tested_and_short() -> None:
 def test_an_example_saves_a_smaller_network(example: str, tmp_path: Path) -> None:
     before, after = parameters(ran(example, tmp_path))
     assert after < 0.9 * before
-    assert in_file(tmp_path / "small.safetensors") == after
+    assert in_file(tmp_path / OUT / "small.safetensors") == after
 
 
 def test_the_own_loop_learns_what_it_is_shown_and_prunes_by_optimal_thresholds(tmp_path: Path) -> None:
     before, after = parameters(printed := ran("own_loop", tmp_path))
     assert after < 0.9 * before
-    assert in_file(tmp_path / "small.safetensors") == after
+    assert in_file(tmp_path / OUT / "small.safetensors") == after
     assert float(printed.rpartition("accuracy: ")[2]) > 0.95
 
 

@@ -58,7 +58,8 @@ def test_a_run_says_how_to_feed_its_model(finished: tuple[Path, Done]) -> None:
     described, digits = read(folder / "data.json"), load("digits")
     assert read(folder / "record.json")["data"] == described
     assert described["classes"] == list(digits.classes) and described["image_shape"] == [1, 8, 8]
-    assert described["preparation"].startswith("pixels divided by 255; then mean is subtracted and std divides")
+    steps = "from 0 to 16, multiplied by 255/16, rounded and divided by 255; then mean is subtracted and std divides"
+    assert steps in described["preparation"]
     mean, std = (torch.tensor(described[name]).view(-1, 1, 1) for name in ("mean", "std"))
     model = ot.load(models.digits_net(), folder / "sparse.safetensors").eval()
     with torch.no_grad():

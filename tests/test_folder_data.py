@@ -1,6 +1,7 @@
 """Folders of images: every one is read, or named; what is held out is seen as in the test."""
 
 import logging
+import os
 import random
 import re
 import shutil
@@ -208,3 +209,15 @@ def test_folders_that_are_none(folder: Path, tmp_path: Path) -> None:
     (folder / "train" / "cow").mkdir(parents=True)
     with pytest.raises(DataError, match=r"train has no images"):
         load(folder)
+
+
+def test_links_are_followed_and_every_folder_is_read_once(folder: Path, tmp_path: Path) -> None:
+    cats, elsewhere = folder / "train" / "cat", tmp_path / "elsewhere"
+    picture(elsewhere / "more" / "1.png")
+    (cats / "linked").symlink_to(elsewhere)
+    (cats / "again").symlink_to(elsewhere / "more")
+    (cats / "self").symlink_to(cats)
+    (cats / "up").symlink_to(elsewhere)
+    train, _, _ = find(folder)
+    found = {os.fsdecode(path) for path in train.paths}
+    assert found == {f"{'cat' if n % 2 else 'dog'}/{n}.png" for n in range(8)} | {"cat/again/1.png"}

@@ -172,3 +172,11 @@ def test_rounds_and_checks_of_thresholds_leave_nothing_half_written(tmp_path: Pa
     verify_thresholds(run, (0.0,), finetune_epochs=0)
     iterate(EXPERIMENT, tmp_path / "rounds", DIGITS, CPU, rounds=1)
     assert not list(tmp_path.rglob(".record.json.*"))
+
+
+def test_a_lock_that_cannot_be_opened_keeps_everybody_out(tmp_path: Path) -> None:
+    """As another user's may be: a folder in its place stands for it, which nobody can open to write, root neither."""
+    (tmp_path / LOCK).mkdir()
+    with pytest.raises(TrainingError, match=r"\.lock: cannot be opened .* delete it when none is"):
+        hold(tmp_path)
+    assert not is_held(tmp_path)

@@ -188,6 +188,15 @@ class TestArchives:
             extract(tmp_path / "a.tar.gz", {"a.bin": 64}, tmp_path)
         assert not (tmp_path / "a.bin").exists()
 
+    @pytest.mark.parametrize("name", ["a.bin", "another"])
+    def test_an_archive_with_a_member_of_less_than_nothing(self, name: str, tmp_path: Path) -> None:
+        """A size of −512 leads back to the header that claims it."""
+        member = tarfile.TarInfo(name)
+        member.size = -512
+        (tmp_path / "a.tar.gz").write_bytes(gzip.compress(member.tobuf(tarfile.GNU_FORMAT) + bytes(1024)))
+        with pytest.raises(DataError, match=r"a\.tar\.gz is refused: .* claims -512 bytes"):
+            extract(tmp_path / "a.tar.gz", {"a.bin": 64}, tmp_path)
+
     @pytest.mark.parametrize("name", ["../up", "/absolute", "a/../../up", "a\\..\\up"])
     def test_names_that_lead_out(self, name: str, tmp_path: Path) -> None:
         (tmp_path / "in").mkdir()

@@ -63,6 +63,6 @@ def test_a_full_disk_is_told_with_the_file_that_does_not_fit(tmp_path: Path) -> 
 def test_a_file_that_can_neither_be_written_nor_removed_is_named_as_it_was_asked_for(tmp_path: Path) -> None:
     """A name to which nothing can be added stands for a disk that is mounted read-only: there is no neighbour."""
     path = tmp_path / ("n" * 250)
-    with pytest.raises(OSError, match="n{250}") as refused:
+    with pytest.raises(OSError, match=r"n{250}") as refused:
         write_atomically(path, b"content")
     assert refused.value.filename == str(path)

@@ -102,7 +102,7 @@ def checkpoints(folder: Path) -> list[Path]:
     >>> checkpoints(Path("nowhere"))
     []
     """
-    return sorted(folder.glob("at-*.safetensors"))
+    return sorted(path for path in folder.glob("at-*.safetensors") if path.is_file())
 
 
 def newest(folder: Path) -> Checkpoint | None:

@@ -96,7 +96,12 @@ def _locked(folder: Path, patience: float) -> int | None:
     """The locked file, or None where nothing can be written or the system has no locks."""
     try:
         file = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT, 0o666)
-    except OSError:
+    except OSError as error:
+        if os.path.lexists(folder / LOCK) and error.errno != errno.EROFS and os.access(folder, os.W_OK):
+            raise TrainingError(
+                f"{folder / LOCK}: cannot be opened ({error.strerror}), so nobody can tell whether another process is "
+                f"at work in this folder. It may be another user's: use another folder, or delete it when none is."
+            ) from error
         return None
     try:
         _lock(file, time.monotonic() + patience)

@@ -10,7 +10,7 @@ from typing import Any, Literal, NotRequired, TypedDict, get_args
 import torch
 from torch import Tensor, nn
 
-from otprune.errors import TrainingError
+from otprune.errors import CheckpointError, TrainingError
 from otprune.tensors import named_tensors
 from otprune.training import distributed
 from otprune.training.batch_loss import Teacher
@@ -302,10 +302,23 @@ class Run:
         own = dict(self._tensors())
         found.require_same(self._settings(), own)
         found.require_state(_State)
+        self._require_possible(found)
         with torch.no_grad():
             for name, tensor in own.items():
                 tensor.copy_(found.tensors[name])
         self._take_up(found.state)
+
+    def _require_possible(self, found: Checkpoint) -> None:
+        """Refuse a place that this training never comes to."""
+        epochs = [record["epoch"] for record in found.state["history"]]
+        step = 0 if found.state["sums"] is None else found.state["sums"]["steps"]
+        if epochs != list(range(1, len(epochs) + 1)) or len(epochs) > self.training.epochs:
+            place = f"the epochs {epochs} behind it, of {self.training.epochs}"
+        elif not 0 <= step <= self.steps:
+            place = f"step {step} of an epoch that has {self.steps}"
+        else:
+            return
+        raise CheckpointError(f"{found.path}: is no checkpoint of this training: it has {place}. Use another folder.")
 
 
 class _State(TypedDict):

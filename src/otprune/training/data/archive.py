@@ -48,6 +48,7 @@ def _extracted(archive: Path, wanted: Mapping[str, int], folder: Path) -> set[st
         for member in tar:
             name = _safe_name(member, archive)
             if name not in wanted:
+                _require_at_most(member.size, REST_LIMIT, name, archive)
                 rest += member.size
                 _require_at_most(rest, REST_LIMIT, "what else is in it", archive)
                 continue
@@ -89,5 +90,7 @@ def _safe_name(member: tarfile.TarInfo, archive: Path) -> str:
 
 
 def _require_at_most(size: int, limit: int, what: str, archive: Path) -> None:
+    if size < 0:  # nor would tarfile get past a member like that
+        raise DataError(f"{archive.name} is refused: {what} claims {size} bytes")
     if size > limit:
         raise DataError(f"{archive.name} is refused: {what} has {size} bytes, more than the {limit} expected")

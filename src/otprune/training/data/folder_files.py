@@ -3,6 +3,7 @@
 import csv
 import io
 import os
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -117,7 +118,21 @@ def _images_below(root: Path, folder: Path) -> list[str]:
     """Their paths from the root, sorted: the order in which a disk lists files is not the same everywhere."""
     return sorted(
         os.path.relpath(Path(place, name), root)
-        for place, _, names in os.walk(folder, followlinks=True)
+        for place, names in _each_once(folder)
         for name in names
         if name.lower().endswith(SUFFIXES)
     )
+
+
+def _each_once(folder: Path) -> Iterator[tuple[str, list[str]]]:
+    """The folders below and what is in them, links followed: one that leads back, or to the same again, is left out."""
+    seen = set()
+    for place, folders, names in os.walk(folder, followlinks=True):
+        found = Path(place).stat()
+        identity = (found.st_dev, found.st_ino)
+        if identity in seen:
+            folders.clear()
+            continue
+        seen.add(identity)
+        folders[:] = [name for _, name in sorted((Path(place, name).is_symlink(), name) for name in folders)]
+        yield place, names

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import ClassVar, Protocol
+from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -74,12 +74,12 @@ class Dataset:
     (tensor([0.5000]), tensor([0.5000]))
     """
 
-    preparation: ClassVar[str] = "pixels divided by 255"
     train: Images
     test: Images
     classes: tuple[str, ...]
     mean: Tensor
     std: Tensor
+    preparation: str = "pixels divided by 255"
 
     def __post_init__(self) -> None:
         for name, images in (("training", self.train), ("test", self.test)):

@@ -100,6 +100,15 @@ def test_as_long_as_a_seed_is_not_fine_tuned_all_are_judged_before_it(tmp_path: 
     assert "recalibrated, not fine-tuned" in goals_are_reached(Records(tmp_path)).evidence
 
 
+def test_a_goal_some_of_whose_seeds_are_missing_is_told_with_those_that_are_there(tmp_path: Path) -> None:
+    made_records.write(tmp_path, towards(GOAL), measured((0.95, 0.95, 0.95), WITHIN))
+    begun = towards(paper.goals()[1])
+    made_records.write(tmp_path, begun[:1], measured((0.78,), WITHIN))
+    assert "1 of 3 seeds so far, 78.00 % (fine-tuned)" in goals_are_reached(Records(tmp_path)).evidence
+    table = list(goals(Records(tmp_path)))[1].splitlines()
+    assert [line.split("|")[4].strip() for line in table[2:]] == ["**yes**", "seeds are missing", "not yet measured"]
+
+
 def recalibrated(accuracy: float, needed: Needed) -> dict[str, Any]:
     record = made_records.record(needed)
     record["results"] |= {"accuracy_recalibrated": accuracy, "cost_after": WITHIN}

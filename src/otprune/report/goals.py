@@ -101,21 +101,28 @@ def _attempt(records: Records, goal: Goal) -> Attempt:
 
 def _evidence(attempt: Attempt) -> str:
     name = _name(attempt.goal)
-    if attempt.verdict is Verdict.OPEN:
+    if not attempt.found:
         return f"{name}: {Verdict.OPEN.value}"
-    return f"{name}: {_accuracy(attempt)} % ({STAGES[attempt.stage]}), {_asked(attempt.goal)}"
+    so_far = f"{_seeds(attempt)} seeds so far, " if attempt.verdict is Verdict.OPEN else ""
+    return f"{name}: {so_far}{_accuracy(attempt)} % ({STAGES[attempt.stage]}), {_asked(attempt.goal)}"
 
 
 def _goal_row(attempt: Attempt) -> list[str]:
     goal, theirs = attempt.goal, attempt.goal.paper
     reported = f"{percent(theirs['accuracy'])}, {_cost(theirs['flops'], theirs['parameters'])}"
     costs = [attempt.costs(kind) for kind in ("flops", "parameters")]
-    seeds = f"{len(attempt.found)} of {attempt.seeds}"
     judged = STAGES[attempt.stage] if attempt.found else NONE
-    return [_name(goal), _asked(goal), reported, _REACHED[attempt.verdict], judged, _accuracy(attempt), *costs, seeds]
+    said = [_name(goal), _asked(goal), reported, _reached(attempt), judged, _accuracy(attempt)]
+    return [*said, *costs, _seeds(attempt)]
 
 
-_REACHED = {Verdict.HOLDS: "**yes**", Verdict.FAILS: "**no**", Verdict.OPEN: Verdict.OPEN.value}
+def _reached(attempt: Attempt) -> str:
+    known = {Verdict.HOLDS: "**yes**", Verdict.FAILS: "**no**"}
+    return known.get(attempt.verdict, "seeds are missing" if attempt.found else Verdict.OPEN.value)
+
+
+def _seeds(attempt: Attempt) -> str:
+    return f"{len(attempt.found)} of {attempt.seeds}"
 
 
 def _name(goal: Goal) -> str:
@@ -123,7 +130,9 @@ def _name(goal: Goal) -> str:
 
 
 def _accuracy(attempt: Attempt) -> str:
-    return NONE if attempt.accuracy is None else spread_text(attempt.accuracy)
+    if attempt.accuracy is None:
+        return NONE
+    return spread_text(attempt.accuracy) if len(attempt.found) > 1 else f"{attempt.accuracy.mean:.2f}"
 
 
 def _asked(goal: Goal) -> str:

@@ -1,16 +1,20 @@
 """Models in every runtime give the same; `otprune bench` times runs beside their originals."""
 
 import json
+import shutil
+from io import StringIO
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from rich.console import Console
 from torch import Tensor, nn
 from typer.testing import CliRunner
 
 import otprune as ot
 from otprune.cli import app
+from otprune.cli.benching import latency_table
 from otprune.deploy import runtimes
 from otprune.deploy.exported import to_torch
 from otprune.deploy.onnx import to_onnx
@@ -176,3 +180,30 @@ def test_a_file_in_no_runtime_that_was_asked_for_is_refused(run: Path, tmp_path:
     to_onnx(net(), IMAGES, tmp_path / "net.onnx")
     done = bench(tmp_path / "net.onnx", "--runtime", "torch")
     assert done.code == 1 and done.err.startswith(f"{tmp_path / 'net.onnx'}: runs in onnxruntime or openvino, not in")
+
+
+def test_names_of_folders_are_no_markup(run: Path, tmp_path: Path) -> None:
+    places = [shutil.copytree(run, tmp_path / name) for name in ("[red]x", "x[/b]", ":bomb:")]
+    done = bench(*places, "--iters", "1", "--json", tmp_path / "bench.json")
+    assert done.code == 0, done.err
+    text = StringIO()
+    Console(file=text, width=1000).print(latency_table(json.loads((tmp_path / "bench.json").read_text())))
+    assert all(str(place) in text.getvalue() for place in places)
+
+
+def test_a_file_that_cannot_be_written_is_refused_before_anything_is_timed(run: Path, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    for target, why in (
+        (tmp_path, "is a folder: name the file to write"),
+        (tmp_path / "file" / "x.json", f"cannot be written, since {tmp_path / 'file'} is no folder: name another file"),
+        (tmp_path / ("x" * 250), "cannot be written (file name too long): nothing was done yet"),
+    ):
+        done = bench(run, "--iters", 10**9, "--json", target)  # which would take weeks
+        assert done.code == 1 and done.err.startswith(f"{target}: {why}") and len(done.err.splitlines()) == 1, done.err
+    assert {path.name for path in tmp_path.iterdir()} == {"file"}
+
+
+def test_a_folder_that_is_missing_is_made_for_the_measurement(run: Path, tmp_path: Path) -> None:
+    target = tmp_path / "no" / "dir" / "x.json"
+    assert bench(run, "--iters", "1", "--json", target).code == 0
+    assert str(run) in json.loads(target.read_text())["models"]

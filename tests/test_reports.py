@@ -257,6 +257,15 @@ def test_the_table_of_a_large_network_fits_into_120_columns() -> None:
     ]
 
 
+def test_names_of_networks_are_no_markup() -> None:
+    training = {"lam": 1e-4, "target_flops": None, "seed": 0}
+    names = ["[red]nets.py:small", "nets[/b].py:large"]
+    records = [{"experiment": {"model": name, "training": training}, "results": {}} for name in names]
+    text = StringIO()
+    Console(file=text, width=120).print(results_table(records))
+    assert all(name in text.getvalue() for name in names)
+
+
 def test_a_lambda_that_steered_itself_is_called_so() -> None:
     training = {"lam": 1e-4, "target_flops": 0.4, "seed": 3}
     results = {"training": [{"lam": 1e-4}, {"lam": 0.000234567}], "accuracy_sparse": 0.9}

@@ -10,9 +10,11 @@ import typer
 from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
+from rich.text import Text
 
 from otprune.cli.app import app
 from otprune.cli.running import console, errors_in_one_line, say
+from otprune.cli.targets import require_target, told_as
 from otprune.deploy.bench import Settings, runs_in
 from otprune.deploy.bench import bench as measured
 from otprune.deploy.runtimes import DEVICES, RUNTIMES, Device, Runtime
@@ -47,12 +49,15 @@ def bench(
     with errors_in_one_line():
         names = tuple(cast(Runtime, name.strip()) for name in runtime.split(","))
         settings = Settings(names, cast(Device, device), batch, iters, threads)
+        if json is not None:
+            require_target(json)
         timed = subjects(runs)
         with _progress(screen, runs_in(timed, settings)) as moved:
             record = measured(timed, settings, moved)
         screen.print(latency_table(record))
         if json is not None:
-            write_json(json, record)
+            with told_as(json, "the table above is all that is kept. Make room, then give the same command again."):
+                write_json(json, record)
             say(screen, f"everything is in {json}")
 
 
@@ -69,7 +74,7 @@ def latency_table(record: dict[str, Any]) -> Table:
         for name, own in found.items():
             mean = f"{own['mean']:.3f} ± {own['sd']:.3f}"
             ratios = _times(own.get("times_faster_p50")), _times(_by_flops(record["models"], name))
-            table.add_row(runtime, name, mean, f"{own['p50']:.3f}", f"{own['p99']:.3f}", *ratios)
+            table.add_row(runtime, Text(name), mean, f"{own['p50']:.3f}", f"{own['p99']:.3f}", *ratios)
         table.add_section()
     return table
 

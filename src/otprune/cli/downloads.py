@@ -28,7 +28,7 @@ def downloads(screen: Console) -> Iterator[DownloadProgress]:
     ...     downloading("images.tar.gz", 12, 12)
     fetching images.tar.gz
     """
-    columns = (TextColumn("{task.description}"), BarColumn(20), _Amount())
+    columns = (TextColumn("{task.description}", markup=False), BarColumn(20), _Amount())
     with Progress(*columns, console=screen, transient=True, disable=not screen.is_terminal) as bars:
         tasks: dict[str, TaskID] = {}
 

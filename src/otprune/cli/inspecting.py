@@ -11,6 +11,7 @@ from otprune import models
 from otprune.checkpoint import load
 from otprune.cli.app import app
 from otprune.cli.running import errors_in_one_line
+from otprune.cli.targets import require_target
 from otprune.errors import ExampleError
 from otprune.files import write_atomically
 from otprune.inspection import Inspection
@@ -54,6 +55,8 @@ def inspect(
     For example: otprune inspect torchvision:resnet50
     """
     with errors_in_one_line():
+        if json is not None:
+            require_target(json)
         built = build_model(model, num_classes)
         if checkpoint is not None:
             built = load(built, checkpoint)

@@ -7,6 +7,7 @@ import typer
 
 from otprune.cli.app import app
 from otprune.cli.running import console, errors_in_one_line, say
+from otprune.cli.targets import require_target
 from otprune.report.html.content import content
 from otprune.report.html.figures import draw
 from otprune.report.html.page import write_page
@@ -29,6 +30,7 @@ def report(
     """
     screen = console()
     with errors_in_one_line():
+        require_target(out)
         with screen.status("planning every run at several δ ..."):
             shown = content(subjects(runs))
         write_page(shown, out)

@@ -8,7 +8,7 @@ import typer
 from otprune.cli.app import app
 from otprune.cli.downloads import downloads
 from otprune.cli.flags import NUMBERS, RUN, Config, Deterministic, Device, Out, numbers, with_settings
-from otprune.cli.running import console, errors_in_one_line, opened, reports, require_begun, tell_recipe
+from otprune.cli.running import console, errors_in_one_line, opened, reports, require_begun, say, tell_recipe
 from otprune.experiments import iterate as iterating
 from otprune.experiments import stages
 from otprune.experiments.choosing import TARGETS
@@ -62,7 +62,7 @@ def iterate(
     done = record["rounds"]
     screen.print(measured_table([{"round": str(one["round"])} for one in done], [one["results"] for one in done]))
     if record["remark"]:
-        screen.print(record["remark"])
+        say(screen, record["remark"])
 
 
 @app.command()

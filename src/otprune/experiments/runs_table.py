@@ -9,6 +9,7 @@ from enum import StrEnum
 from rich.console import Console
 from rich.live import Live
 from rich.table import Table
+from rich.text import Text
 
 from otprune.experiments.pipeline import Pipeline
 from otprune.experiments.screen import pruning_lines
@@ -100,7 +101,7 @@ class RunsTable:
         """For the screen."""
         table = Table(*HEADER, caption=self.counts(), caption_justify="left")
         for row in self.shown(most):
-            table.add_row(*row.cells())
+            table.add_row(*map(Text, row.cells()))
         return table
 
 

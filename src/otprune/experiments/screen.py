@@ -9,6 +9,7 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn
 from rich.table import Column, Table
+from rich.text import Text
 
 from otprune.experiments import cells
 from otprune.experiments.pipeline import Pipeline
@@ -66,7 +67,8 @@ def measured_table(labels: Sequence[Mapping[str, str]], results: Sequence[Mappin
     table = Table(*(labels[0] if labels else ()), *headers)
     for label, found in zip(labels, results, strict=True):
         numbers = [cells.percent(found.get(f"accuracy_{stage}")) for stage in accuracies]
-        table.add_row(*label.values(), *numbers, *(_held_out(found) for _ in held_out), *_gains(found, costs))
+        names = map(Text, label.values())  # in which nothing is markup
+        table.add_row(*names, *numbers, *(_held_out(found) for _ in held_out), *_gains(found, costs))
     return table
 
 

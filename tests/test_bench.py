@@ -207,3 +207,49 @@ def test_a_folder_that_is_missing_is_made_for_the_measurement(run: Path, tmp_pat
     target = tmp_path / "no" / "dir" / "x.json"
     assert bench(run, "--iters", "1", "--json", target).code == 0
     assert str(run) in json.loads(target.read_text())["models"]
+
+
+def copy_with(run: Path, folder: Path, **fed: object) -> Path:
+    """The same run on other data."""
+    shutil.copytree(run, folder)
+    data = folder / "data.json"
+    data.write_text(json.dumps(json.loads(data.read_text()) | fed))
+    return folder
+
+
+def test_originals_for_other_images_are_told_apart_and_equal_ones_are_shared(run: Path, tmp_path: Path) -> None:
+    """The small network takes images of 9×9 pixels as well."""
+    wide = copy_with(run, tmp_path / "wide", image_shape=[1, 9, 9])
+    alike = [run, copy_with(run, tmp_path / "same"), copy_with(run, tmp_path / "again")]
+    by_name = {subject.name: subject for subject in subjects([*alike, wide])}
+    small, large = (f"tests.small_runs:net for digits, 1×{size}×{size}, 10 classes, unpruned" for size in (8, 9))
+    assert list(by_name) == [small, large, *map(str, alike), str(wide)]
+    assert {by_name[str(place)].original for place in alike} == {small} and by_name[str(wide)].original == large
+    for name in (small, large):
+        flops = by_name[name].cost()["flops"]
+        assert flops == ot.cost(by_name[name].source, torch.zeros(1, *by_name[name].image_shape)).flops
+    assert by_name[small].cost()["flops"] < by_name[large].cost()["flops"]
+
+
+def test_originals_with_other_classes_are_told_apart(run: Path, tmp_path: Path) -> None:
+    fewer = copy_with(run, tmp_path / "fewer", classes=["0", "1"])
+    exported = fewer / "net.onnx"  # since the weights are for ten
+    exported.touch()
+    names = [f"tests.small_runs:net for digits, 1×8×8, {count} classes, unpruned" for count in (10, 2)]
+    assert [(subject.name, subject.original) for subject in subjects([run, exported])] == [
+        *((name, None) for name in names),
+        *zip(map(str, (run, exported)), names, strict=True),
+    ]
+
+
+def test_a_folder_in_a_run_is_refused_with_the_files_to_name(run: Path, tmp_path: Path) -> None:
+    copied = copy_with(run, tmp_path / "run")
+    shutil.rmtree(copied / "export", ignore_errors=True)
+    (copied / "export").mkdir()
+    done = bench(copied / "export")
+    assert done.code == 1 and done.err.endswith("Name the run, or a model's file in it.\n")
+    for name in ("a.onnx", "b.xml", "b.bin"):
+        (copied / "export" / name).touch()
+    done = bench(copied / "export")
+    said = f"{copied / 'export'}: is no run, but a folder in the run {copied}. Name files in it: a.onnx, b.xml.\n"
+    assert (done.code, done.err) == (1, said)

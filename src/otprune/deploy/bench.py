@@ -58,7 +58,7 @@ def bench(
         latencies[runtime] = _in_one(runtime, timed, settings, moved)
     return {
         "settings": asdict(settings) | {"warm_up": WARM_UP, "turn": TURN, "precision": PRECISION[settings.device]},
-        "models": {subject.name: {"original": subject.original, **subject.cost()} for subject in timed},
+        "models": {subject.name: _described(subject) for subject in timed},
         "latencies": latencies,
         "versions": versions(PACKAGES),
         "provenance": made_with | {"threads": settings.threads},
@@ -83,6 +83,11 @@ def compared(found: Mapping[str, Latency], originals: Mapping[str, str | None]) 
     {'mean': 2.0, 'sd': 0.1, 'p50': 2.0, 'p99': 2.0, 'runs': 10, 'times_faster': 2.0, 'times_faster_p50': 1.5}
     """
     return {name: own.to_dict() | _ratios(own, found.get(originals[name] or "")) for name, own in found.items()}
+
+
+def _described(subject: Subject) -> dict[str, Any]:
+    run = None if subject.run is None else str(subject.run)
+    return {"original": subject.original, "run": run, **subject.cost()}
 
 
 def _ratios(own: Latency, original: Latency | None) -> dict[str, float]:

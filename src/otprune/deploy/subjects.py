@@ -1,22 +1,23 @@
 """What is to be timed: the models of runs, each beside its unpruned original, and files that were exported."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 import otprune as ot
-from otprune.deploy.packages import imported
-from otprune.deploy.pt2 import load_program
+from otprune.deploy.file_shapes import shape_of
 from otprune.deploy.runtimes import FILES, RUNTIMES, Device, Ready, Runtime, file_in_runtime, in_runtime, runtimes_of
 from otprune.errors import DeployError
 from otprune.experiments.contents import Feeding, well_formed
 from otprune.experiments.feeding import DATA
 from otprune.experiments.folder import CONFIGURATION, FINETUNED, PRUNED, SCRATCH, configuration, read_json
 from otprune.models.building import build_model
+from otprune.training.checkpoint import checkpoints
 from otprune.training.data.seeds import seeded
 
 CHECKPOINT = ".safetensors"
@@ -29,6 +30,8 @@ FOLDERS_UP = 3  # in which the run is looked for that an exported file comes fro
 class Subject:
     """Something that runs: a model or an exported file, for images of a shape, and the name of its original, if any.
 
+    `run` is the folder of the run that it is of, resolved; None where it is of none, or the original of several.
+
     >>> Subject("net", nn.ReLU(), (1, 8, 8)).runtimes
     ('torch', 'torch-compile', 'onnxruntime', 'openvino')
     """
@@ -37,6 +40,7 @@ class Subject:
     source: nn.Module | Path
     image_shape: tuple[int, ...]
     original: str | None = None
+    run: Path | None = None
 
     @property
     def runtimes(self) -> tuple[Runtime, ...]:
@@ -62,26 +66,53 @@ def subjects(paths: Iterable[Path]) -> list[Subject]:
     """Those of folders of runs, of checkpoints in them, and of exported files; originals first, each once.
 
     A run is timed as the model that it ended with. An exported file is compared with the original of the run in whose
-    folder it lies, and with nothing where it lies elsewhere.
+    folder it lies, and with nothing where it lies elsewhere. Runs of one network for images alike share an original.
 
     >>> subjects([Path("nowhere")])
     Traceback (most recent call last):
         ...
     otprune.errors.DeployError: nowhere: is neither the folder of a run, with config.json and data.json, nor a ...
     """
-    found = [subject for path in paths for subject in _of(path)]
+    runs = {path: _run_around(path) for path in paths}
+    names = _told_apart(run.network for run in runs.values() if run is not None)
+    found = [subject for path, run in runs.items() for subject in _of(path, run, names)]
     once = {subject.name: subject for subject in found}
     return sorted(once.values(), key=lambda subject: subject.original is not None)
 
 
-def _of(path: Path) -> Iterator[Subject]:
+class _Network(NamedTuple):
+    """All that an original is known by: those of runs that agree in this are one, whatever else the runs differ in."""
+
+    model: str
+    data: str
+    image_shape: tuple[int, ...]
+    classes: int
+
+    def name(self, whole: bool) -> str:
+        """By model and data, or with everything, where these are not enough."""
+        images = f", {'×'.join(map(str, self.image_shape))}, {self.classes} classes" if whole else ""
+        return f"{self.model} for {self.data}{images}, unpruned"
+
+
+def _told_apart(networks: Iterable[_Network]) -> dict[_Network, str]:
+    different = set(networks)
+    names = Counter(network.name(whole=False) for network in different)
+    return {network: network.name(whole=names[network.name(whole=False)] > 1) for network in different}
+
+
+def _run_around(path: Path) -> "_Run | None":
+    """The run that is at a path, or that a file there lies in."""
     above = path.absolute().parents[:FOLDERS_UP]
-    run = next((_Run(folder) for folder in (path, *above) if _is_run(folder)), None)
+    return next((_Run(folder) for folder in (path, *above) if _is_run(folder)), None)
+
+
+def _of(path: Path, run: "_Run | None", names: Mapping[_Network, str]) -> Iterator[Subject]:
     if run is not None:
-        yield run.original
-        yield run.subject(path)
+        timed = run.subject(path, names[run.network])
+        yield run.original(names[run.network])
+        yield timed
     elif path.suffix in FILES and path.is_file():
-        yield Subject(str(path), path, _shape_of(path))
+        yield Subject(str(path), path, shape_of(path))
     else:
         raise DeployError(
             f"{path}: is neither the folder of a run, with {CONFIGURATION} and {DATA}, nor a model's file"
@@ -103,22 +134,22 @@ class _Run:
         fields = well_formed(Feeding, read_json(folder / DATA), folder / DATA)
         if not {"image_shape", "classes"} <= fields.keys():
             raise DeployError(f"{folder / DATA}: does not say what images the models take. Get an undamaged copy.")
-        self.image_shape, self.classes = tuple(fields["image_shape"]), len(fields["classes"])
+        shape, classes = tuple(fields["image_shape"]), len(fields["classes"])
+        self.network = _Network(experiment.model, Path(experiment.data).name, shape, classes)
 
-    @property
-    def original(self) -> Subject:
+    def original(self, name: str) -> Subject:
         """With fresh weights: those that sparse training left may be so small that to multiply by them takes longer."""
-        name = f"{self.experiment.model} for {Path(self.experiment.data).name}, unpruned"
-        return Subject(name, self._fresh(), self.image_shape)
+        return Subject(name, self._fresh(), self.network.image_shape)
 
-    def subject(self, path: Path) -> Subject:
-        name = self.original.name
-        if path.is_dir():
-            return Subject(str(path), self._loaded(self._ended_with()), self.image_shape, name)
-        if not path.is_file():
+    def subject(self, path: Path, original: str) -> Subject:
+        """The run as the model that it ended with, or the file that is named in it."""
+        if path.is_dir() and path != self.folder:
+            raise DeployError(f"{path}: is no run, but a folder in the run {self.folder}. {_instead(path)}")
+        if not path.exists():
             raise DeployError(f"{path}: no such file")
-        source = self._loaded(path) if path.suffix == CHECKPOINT else path
-        return Subject(str(path), source, self.image_shape, name)
+        file = self._ended_with() if path.is_dir() else path
+        source = self._loaded(file) if file.suffix == CHECKPOINT else file
+        return Subject(str(path), source, self.network.image_shape, original, self.folder.resolve())
 
     def _ended_with(self) -> Path:
         for name in PRUNED_MODELS:
@@ -128,32 +159,14 @@ class _Run:
 
     def _fresh(self) -> nn.Module:
         with seeded(self.experiment.training.seed):
-            return build_model(self.experiment.model, num_classes=self.classes).eval()
+            return build_model(self.experiment.model, num_classes=self.network.classes).eval()
 
     def _loaded(self, path: Path) -> nn.Module:
         return ot.load(self._fresh(), path).eval()
 
 
-def _shape_of(path: Path) -> tuple[int, ...]:
-    """The shape of an image that a file takes."""
-    if path.suffix == ".pt2":
-        return _shape_of_program(path)
-    sizes = _sizes_of(path)
-    if any(size.is_dynamic for size in sizes):
-        raise DeployError(f"{path}: does not say of what size its images are: export it for one size")
-    return tuple(size.get_length() for size in sizes)
-
-
-def _shape_of_program(path: Path) -> tuple[int, ...]:
-    inputs = load_program(path).example_inputs
-    first = inputs[0][0] if inputs and inputs[0] else None
-    if not isinstance(first, Tensor):
-        raise DeployError(f"{path}: does not say what images it takes: export the model again")
-    return tuple(first.shape[1:])
-
-
-def _sizes_of(path: Path) -> Sequence[Any]:
-    try:
-        return list(imported("openvino").Core().read_model(path).inputs[0].partial_shape)[1:]
-    except (RuntimeError, ValueError, IndexError) as error:
-        raise DeployError(f"{path}: is no network that can be opened: {error}. Export the model again.") from error
+def _instead(folder: Path) -> str:
+    """What to give in the place of a folder that is no run."""
+    models = {path for path in folder.iterdir() if path.suffix in (*FILES, CHECKPOINT)} - {*checkpoints(folder)}
+    files = sorted(path.name for path in models)
+    return f"Name files in it: {', '.join(files)}." if files else "Name the run, or a model's file in it."

@@ -120,9 +120,10 @@ class Timed(TypedDict):
 
 
 class Model(TypedDict):
-    """A model that was timed, and which one it is compared with."""
+    """A model that was timed, which one it is compared with, and the folder of the run that it is of."""
 
     original: str | None
+    run: NotRequired[str | None]
 
 
 class Bench(TypedDict, total=False):

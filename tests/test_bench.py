@@ -23,6 +23,8 @@ from otprune.deploy.runtimes import RUNTIMES, Runtime, file_in_runtime, in_runti
 from otprune.deploy.subjects import subjects
 from otprune.errors import DeployError
 from otprune.experiments import stages
+from otprune.report.html import deployed
+from otprune.report.html import subjects as reported
 from tests.command_line import Done
 from tests.gpu import needs_gpu
 from tests.small_runs import pipeline
@@ -253,3 +255,35 @@ def test_a_folder_in_a_run_is_refused_with_the_files_to_name(run: Path, tmp_path
     done = bench(copied / "export")
     said = f"{copied / 'export'}: is no run, but a folder in the run {copied}. Name files in it: a.onnx, b.xml.\n"
     assert (done.code, done.err) == (1, said)
+
+
+def shown(run: Path) -> list[tuple[float, float]]:
+    """The medians before and after that the report of a run has."""
+    (subject,) = reported.subjects([run])
+    return [(row["before"], row["after"]) for row in deployed.latencies(subject)]
+
+
+def medians(file: Path, name: object) -> tuple[float, float]:
+    record = json.loads(file.read_text())
+    timed, original = record["latencies"]["torch"], record["models"][str(name)]["original"]
+    return timed[original]["p50"], timed[str(name)]["p50"]
+
+
+def test_a_report_shows_what_was_timed_of_its_own_run(run: Path, tmp_path: Path) -> None:
+    mine, other = (copy_with(run, tmp_path / name / "seed0") for name in ("s1", "s2"))
+    file = mine / "bench.json"
+    assert bench(mine, other, "--iters", "3", "--json", file).code == 0
+    assert shown(mine) == [medians(file, mine)]
+    shutil.copy(file, other)
+    assert shown(other) == [medians(file, other)]
+    moved = shutil.move(mine, tmp_path / "elsewhere" / "seed0")
+    shutil.rmtree(tmp_path / "s2")
+    assert medians(moved / "bench.json", mine) in shown(moved)
+
+
+def test_a_report_of_the_folder_that_one_is_in_shows_it(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(copy_with(run, tmp_path / "run"))
+    assert bench(".", "--iters", "3", "--json", "bench.json").code == 0
+    assert shown(Path()) == [medians(Path("bench.json"), ".")]

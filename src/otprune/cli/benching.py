@@ -39,7 +39,10 @@ def bench(
     batch: Annotated[int, typer.Option(min=1, help="Images at a time.")] = 1,
     iters: Annotated[int, typer.Option(min=1, help="Runs of each model that are timed.")] = 10_000,
     threads: Annotated[int, typer.Option(min=1, help="Threads of the runtimes, pinned to as many cores.")] = 1,
-    json: Annotated[Path | None, typer.Option(help="Also write everything to this file.")] = None,
+    json: Annotated[
+        Path | None,
+        typer.Option(help="Also write everything to this file; RUN/bench.json is shown by otprune report RUN."),
+    ] = None,
 ) -> None:
     """Time pruned models beside their unpruned originals: mean, standard deviation and percentiles of the latency.
 

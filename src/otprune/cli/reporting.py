@@ -26,6 +26,8 @@ def report(
 ) -> None:
     """Make one HTML page of runs that opens anywhere: what was gained, every layer, and δ to move.
 
+    Latencies are in it where otprune bench wrote them into the run: otprune bench RUN --json RUN/bench.json.
+
     For example: otprune report runs/vgg14 -o report.html
     """
     screen = console()

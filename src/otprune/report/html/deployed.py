@@ -1,4 +1,7 @@
-"""How a run does where it is deployed: what `otprune bench --json RUN/bench.json` and `otprune export` left in it."""
+"""How a run does where it is deployed: what `otprune bench --json RUN/bench.json` and `otprune export` left in it.
+
+A bench that is written elsewhere, or called otherwise than bench*.json, is not looked for.
+"""
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePath
@@ -41,10 +44,23 @@ def _rows(record: Mapping[str, Any], folder: Path) -> Iterator[dict[str, Any]]:
     settings, models = record.get("settings", {}), record.get("models", {})
     for runtime, timed in record.get("latencies", {}).items():
         for name, own in timed.items():
-            original = timed.get(models.get(name, {}).get("original") or "")
-            if original is not None and folder.resolve().name in PurePath(name).parts:
+            model = models.get(name, {})
+            original = timed.get(model.get("original") or "")
+            if original is not None and _is_of(folder.resolve(), name, model):
                 said = [runtime, str(settings.get("device", "")), *_file(name), _batch(settings)]
                 yield {"name": ", ".join(filter(None, said)), "before": original["p50"], "after": own["p50"]}
+
+
+def _is_of(folder: Path, name: str, model: Mapping[str, Any]) -> bool:
+    """Whether a model is of the run in a folder.
+
+    Older records have nothing but the name that the model was given by. A run that is not where it was timed was moved,
+    or timed on another machine: it is known by its folder's name.
+    """
+    if "run" not in model:
+        return folder.name in PurePath(name).parts
+    run = Path(model["run"] or "")
+    return run == folder or (run.name == folder.name and not run.exists())
 
 
 def _file(name: str) -> list[str]:

@@ -128,6 +128,33 @@ def test_latencies_are_those_of_the_run_alone(tmp_path: Path) -> None:
     assert run["latencies"] == [{"name": "torch, cpu", "before": 4.0, "after": 1.0}]
 
 
+@pytest.mark.parametrize(("threads", "where"), [(1, "openvino, cpu"), (4, "openvino, cpu, 4 threads")])
+def test_the_latency_that_a_run_was_pruned_to_is_shown_with_its_unit(threads: int, where: str, tmp_path: Path) -> None:
+    found = {"budget_ms": 0.07, "unpruned_ms": 0.161, "predicted_ms": 0.068, "measured_ms": 0.069, "round_to": 8}
+    made = described("digits_net", latency=found)
+    place = write(tmp_path / "quick.json", made)
+    assert content(subjects([place]))["runs"][0]["latencies"] == []  # an earlier pruning's
+    made["experiment"]["pruning"] = {"latency": "70us", "latency_runtime": "openvino", "latency_threads": threads}
+    run = content(subjects([write(place, made)]))["runs"][0]
+    assert run["latencies"] == [{"name": f"{where}, when pruned", "before": 0.161, "after": 0.069}]
+    assert ("thresholds shifted to meet", "a latency of 0.07 ms") in run["facts"]
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        ({"flops": 0.4}, "40 % of the FLOPs"),
+        ({"params": 0.25}, "25 % of the parameters"),
+        ({"max_drop": 0.5}, "a loss of at most 0.5 points of accuracy"),
+    ],
+)
+def test_what_thresholds_are_shifted_to_meet_is_said(asked: dict[str, Any], said: str, tmp_path: Path) -> None:
+    made = described("digits_net")
+    made["experiment"] |= {"pruning": asked, "hold_out": 0.1}
+    run = content(subjects([write(tmp_path / "run.json", made)]))["runs"][0]
+    assert ("thresholds shifted to meet", said) in run["facts"]
+
+
 def test_accuracies_of_exported_files_stand_beside_the_others(tmp_path: Path) -> None:
     run = content(subjects([run_folder(tmp_path / "run")]))["runs"][0]
     assert run["accuracies"][-2:] == [("fine-tuned", 0.91), ("exported, finetuned.onnx", 0.905)]

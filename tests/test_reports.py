@@ -17,10 +17,10 @@ from torch import nn
 
 from otprune.experiments import screen, stages
 from otprune.experiments.board import board, log_gammas
-from otprune.experiments.experiment import Experiment
+from otprune.experiments.experiment import Experiment, Pruning
 from otprune.experiments.pipeline import Pipeline
 from otprune.experiments.reporting import Report, Several
-from otprune.experiments.screen import measured_table, progress, results_table
+from otprune.experiments.screen import measured_table, progress, pruning_lines, results_table
 from otprune.training.data import Dataset, Images
 from otprune.training.run import EpochRecord, Run
 from tests.small_runs import CPU, DIGITS, EXPERIMENT, TRAINING, BreakOff, loaded, pipeline
@@ -264,6 +264,22 @@ def test_names_of_networks_are_no_markup() -> None:
     text = StringIO()
     Console(file=text, width=120).print(results_table(records))
     assert all(name in text.getvalue() for name in names)
+
+
+def test_the_table_has_the_latency_of_a_run_that_was_pruned_to_one(tmp_path: Path) -> None:
+    """It is told when the run is pruned, too, and gone when the run is pruned otherwise."""
+    quick = pipeline(tmp_path, replace(EXPERIMENT, pruning=Pruning(latency="1s")))
+    stages.train([quick])
+    stages.prune(quick)
+    took = [quick.results["latency"][name] for name in ("unpruned_ms", "measured_ms")]
+    said = f"{took[0]:.3g} → {took[1]:.3g}"
+    assert cells(results_table([stages.record(quick)]))[-1] == ["latency, ms", said]
+    assert f" parameters, {said} ms; accuracy " in next(pruning_lines(quick))
+    (quick.folder / "pruned.safetensors").unlink()
+    del quick  # which lets another in
+    again = pipeline(tmp_path)
+    stages.prune(again)
+    assert cells(results_table([stages.record(again)]))[-1][0] == "parameters"
 
 
 def test_a_lambda_that_steered_itself_is_called_so() -> None:

@@ -35,6 +35,17 @@ def gain(before: float, after: float) -> str:
     return f"{short(before)} → {short(after)} ({after / before:.1%})"
 
 
+def latency(results: Mapping[str, Any]) -> str:
+    """What a network took, and takes pruned, in milliseconds, where it was pruned to a latency; or nothing.
+
+    >>> latency({"latency": {"unpruned_ms": 0.16123, "measured_ms": 0.0684, "budget_ms": 0.07}}), latency({})
+    ('0.161 → 0.0684', '')
+    """
+    found = results.get("latency", {})
+    times = [found[name] for name in ("unpruned_ms", "measured_ms") if name in found]
+    return " → ".join(f"{ms:.3g}" if ms < 1000 else f"{ms:.0f}" for ms in times)
+
+
 def short(number: float) -> str:
     """A number to three digits, so that a table fits on the screen.
 

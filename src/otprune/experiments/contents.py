@@ -69,8 +69,11 @@ class Shifted(TypedDict):
 
 
 class Latency(TypedDict, total=False):
-    """How a latency was met."""
+    """How a latency was met, in milliseconds."""
 
+    budget_ms: float
+    unpruned_ms: float
+    measured_ms: float
     round_to: int
 
 

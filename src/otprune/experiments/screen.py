@@ -24,6 +24,7 @@ LINE_EVERY_EPOCHS = 10
 # Stages whose names take two lines.
 BROKEN = {"recalibrated": "recali-\nbrated", "finetuned": "fine-\ntuned", "scratch": "from\nscratch"}
 HELD_OUT = "held out"
+LATENCY = "latency, ms"
 
 
 @contextmanager
@@ -42,7 +43,8 @@ def progress(console: Console) -> Iterator[Report]:
 def results_table(records: Sequence[Mapping[str, Any]]) -> Table:
     """Accuracy after every stage that was measured, and what was gained, for records of runs, of several networks too.
 
-    Beside the accuracy on test images, that on held-out ones, where there are any: unpruned and pruned.
+    Beside the accuracy on test images, that on held-out ones, where there are any: unpruned and pruned. What a network
+    takes is shown where it was pruned to a latency.
 
     >>> training = {"lam": 1e-4, "target_flops": None, "seed": 0}
     >>> record = {"experiment": {"training": training}, "results": {"accuracy_sparse": 0.9365}}
@@ -63,12 +65,14 @@ def measured_table(labels: Sequence[Mapping[str, str]], results: Sequence[Mappin
     accuracies = [stage for stage in cells.STAGES if any(f"accuracy_{stage}" in found for found in results)]
     held_out = [HELD_OUT] if any(_held_out(found) for found in results) else []
     costs = [kind for kind in cells.COSTS if any("cost_after" in found for found in results)]
-    headers = [*map(broken, accuracies), *held_out, *(cells.COSTS[kind] for kind in costs)]
+    latency = [LATENCY] if any(map(cells.latency, results)) else []
+    headers = [*map(broken, accuracies), *held_out, *(cells.COSTS[kind] for kind in costs), *latency]
     table = Table(*(labels[0] if labels else ()), *headers)
     for label, found in zip(labels, results, strict=True):
         numbers = [cells.percent(found.get(f"accuracy_{stage}")) for stage in accuracies]
         names = map(Text, label.values())  # in which nothing is markup
-        table.add_row(*names, *numbers, *(_held_out(found) for _ in held_out), *_gains(found, costs))
+        gains = (*_gains(found, costs), *(cells.latency(found) for _ in latency))
+        table.add_row(*names, *numbers, *(_held_out(found) for _ in held_out), *gains)
     return table
 
 
@@ -149,6 +153,8 @@ def pruning_lines(pipeline: Pipeline) -> Iterator[str]:
     costs = ", ".join(
         f"{gain} {kind}" for gain, kind in zip(_gains(found, list(cells.COSTS)), cells.COSTS.values(), strict=True)
     )
+    if took := cells.latency(found):
+        costs += f", {took} ms"
     kept = " → ".join(cells.percent(found[f"accuracy_{stage}"]) for stage in ("sparse", "recalibrated"))
     for said in (f"{costs}; accuracy {kept} recalibrated", *found["remarks"]):
         yield f"prune {pipeline.folder.name}: {said}"

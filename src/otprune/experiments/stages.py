@@ -119,6 +119,7 @@ def prune_by(
     before = totals(ot.cost(pipeline.fresh_model().to(pipeline.device), pipeline.example()))
     after = totals(ot.cost(small, pipeline.example()))
     plan.save(pipeline.folder / "plan.json")
+    pipeline.results.pop("latency", None)  # which an earlier pruning may have met
     pipeline.note(
         **measured,
         exactness=exact,

@@ -6,6 +6,7 @@ from typing import Any
 
 from otprune import __version__
 from otprune.errors import OtpruneError
+from otprune.experiments.choosing import Target
 from otprune.experiments.reproduce.needed import lam_text
 from otprune.report.html.costs import Network, described, with_costs
 from otprune.report.html.deployed import exported, latencies
@@ -93,9 +94,19 @@ def _facts(subject: Subject) -> list[tuple[str, str]]:
     if (multiple := pruning.bounds_of(subject.results)["round_to"]) > 1:
         found.append(("channels kept at", f"multiples of {multiple}"))
     if pruning.target is not None:
-        found.append(("thresholds shifted to meet", f"{pruning.target.kind} {pruning.target.value:g}"))
+        found.append(("thresholds shifted to meet", _asked(pruning.target)))
     found.append(("seed", str(training.seed)))
     return found + ([("classes", _listed(subject.fed["classes"]))] if "classes" in subject.fed else [])
+
+
+def _asked(target: Target) -> str:
+    match target.kind:
+        case "latency":
+            return f"a latency of {target.value:g} ms"
+        case "max_drop":
+            return f"a loss of at most {target.value:g} points of accuracy"
+        case kind:
+            return f"{100 * target.value:g} % of the {'FLOPs' if kind == 'flops' else 'parameters'}"
 
 
 def _listed(classes: Sequence[object]) -> str:

@@ -15,16 +15,18 @@ FILES, EXPORTED = "bench*.json", "export.json"
 
 
 def latencies(subject: Subject) -> list[dict[str, Any]]:
-    """Medians before and after, in milliseconds, measurement by measurement.
+    """Milliseconds before and after: what was measured to prune it to a latency, and medians, bench by bench.
 
     >>> from otprune.experiments.experiment import Experiment
     >>> latencies(Subject("run", Path("nowhere"), Experiment("vgg14", "cifar10"), {}))
     []
     """
-    if not subject.place.is_dir():
-        return []
-    found = [well_formed(Bench, read_json(path), path) for path in sorted(subject.place.glob(FILES))]
-    return [row for record in found for row in _rows(record, subject.place)]
+    return [*_when_pruned(subject), *(_benches(subject.place) if subject.place.is_dir() else ())]
+
+
+def _benches(folder: Path) -> list[dict[str, Any]]:
+    found = [well_formed(Bench, read_json(path), path) for path in sorted(folder.glob(FILES))]
+    return [row for record in found for row in _rows(record, folder)]
 
 
 def exported(subject: Subject) -> list[tuple[str, float]]:
@@ -37,6 +39,17 @@ def exported(subject: Subject) -> list[tuple[str, float]]:
     path = subject.place / EXPORTED
     found = well_formed(Exports, read_json(path), path).get("files", {}) if path.is_file() else {}
     return [(f"exported, {PurePath(name).name}", entry["accuracy"]) for name, entry in found.items()]
+
+
+def _when_pruned(subject: Subject) -> Iterator[dict[str, Any]]:
+    pruning, found = subject.experiment.pruning, subject.results.get("latency", {})
+    if pruning.latency is not None and {"unpruned_ms", "measured_ms"} <= found.keys():
+        name = f"{pruning.latency_runtime}, cpu{_threads(pruning.latency_threads)}, when pruned"
+        yield {"name": name, "before": found["unpruned_ms"], "after": found["measured_ms"]}
+
+
+def _threads(count: int) -> str:
+    return f", {count} threads" if count != 1 else ""
 
 
 def _rows(record: Mapping[str, Any], folder: Path) -> Iterator[dict[str, Any]]:

@@ -212,6 +212,14 @@ def test_figures_have_names_that_files_can_have(tmp_path: Path) -> None:
     assert len(list(tmp_path.iterdir())) == 4
 
 
+def test_a_training_of_one_epoch_is_a_marker_and_a_longer_one_a_line() -> None:
+    for epochs, marker in ((1, "o"), (3, "None")):
+        training = {"name": "training", "epoch": list(range(1, epochs + 1)), "flops": [None] * epochs}
+        training |= {"accuracy": [0.5] * epochs, "loss": [2.0] * epochs}
+        (sketch,) = sketches({"runs": [_bare("run") | {"layers": [], "trainings": [training]}], "paper": []})
+        assert [[line.get_marker() for line in ax.lines] for ax in sketch.draw().axes] == [[marker], [marker]]
+
+
 def _bare(name: str) -> dict[str, object]:
     layers = [{"name": "$bn", "channels": 4, "kept": 2}]
     return {"name": name, "title": "net", "gammas": [], "layers": layers, "trainings": [], "shifts": None}

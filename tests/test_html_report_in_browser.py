@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.browser import asked_for, browser, console_of, open_page, prefer, print_out, require_chromium, resize
-from tests.html_reports import HOSTILE, VGG, answer, described, page_of, record, run_folder, write
+from tests.html_reports import EPOCHS, HOSTILE, VGG, answer, described, page_of, record, run_folder, write
 
 require_chromium()
 
@@ -163,6 +163,16 @@ def test_the_curve_of_shifted_thresholds_marks_the_present_delta(report: Report)
         places.append(float(report.find("#shifts .now-line").get_attribute("x1")))
         assert report.find("#shifts .dot.now").get_attribute("d")
     assert places[1] < places[0]
+
+
+def test_a_training_of_one_epoch_is_seen(driver: Any, tmp_path: Path) -> None:
+    def drawn(epochs: int) -> tuple[int, int]:
+        made = described("digits_net", training=EPOCHS[:epochs])
+        report = Report(driver, page_of(tmp_path / f"{epochs}.html", write(tmp_path / f"{epochs}.json", made)))
+        return tuple(len(report.texts(f"#training figure > div path.{kind}")) for kind in ("dot", "series"))
+
+    assert drawn(1) == (2, 2)  # of accuracy and loss
+    assert drawn(3) == (0, 2)
 
 
 def test_blocks_are_as_wide_as_channels_are_left(report: Report) -> None:

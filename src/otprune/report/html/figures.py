@@ -129,16 +129,21 @@ def _trainings(run: Mapping[str, Any]) -> "Figure":
     drawn, axes = figure(_titled(run, "training"), len(trainings), 2, (9, 2.8 * len(trainings)))
     for (left, right), one in zip(axes, trainings, strict=True):
         for name, label, color in (("accuracy", "training accuracy", OT), ("flops", "FLOPs that OT would keep", NS)):
-            there = [(epoch, 100 * value) for epoch, value in zip(one["epoch"], one[name], strict=True) if value]
-            if there:
-                left.plot(*zip(*there, strict=True), color=color, label=label)
-        right.plot(one["epoch"], [np.nan if value is None else value for value in one["loss"]], color=OT, label="loss")
+            _curve(left, one["epoch"], [value and 100 * value for value in one[name]], color, label)
+        _curve(right, one["epoch"], one["loss"], OT, "loss")
         left.set_title(one["name"])
         left.set_ylabel("%")
         for ax in (left, right):
             ax.set_xlabel("epoch")
             legend(ax)
     return drawn
+
+
+def _curve(ax: "Axes", epochs: Sequence[int], values: Sequence[float | None], color: str, label: str) -> None:
+    """A line through what is there, where anything is; a single epoch is marked, since a line of one is not seen."""
+    there = [(epoch, value) for epoch, value in zip(epochs, values, strict=True) if value is not None]
+    if there:
+        ax.plot(*zip(*there, strict=True), color=color, label=label, marker="o" if len(there) == 1 else None)
 
 
 def _shifts(run: Mapping[str, Any]) -> "Figure":

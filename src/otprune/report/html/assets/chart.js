@@ -51,17 +51,22 @@ function vertical(tick, at, height, { text = String }) {
   ];
 }
 
+// A line through the points that are there; a single one is marked, since a line of one point is not seen.
 function line(made, points, look) {
   const there = points.filter(([, value]) => value !== null && value !== undefined);
+  if (there.length === 1) made.svg.append(spot(made, there[0], look));
   const path = there.map(([x, y], index) => `${index ? 'L' : 'M'}${made.x(x).toFixed(1)} ${made.y(y).toFixed(1)}`);
   made.svg.append(drawn('path', { class: `series ${look}`, d: path.join('') }));
 }
 
-function dot(made, [x, y], look, name, shape = 'circle') {
-  const marked = drawn('path', { class: `dot ${look}`, d: outline(shape, made.x(x), made.y(y)) });
+function dot(made, point, look, name, shape = 'circle') {
+  const marked = spot(made, point, look, shape);
   marked.append(drawn('title', {}, name));
   made.svg.append(marked);
 }
+
+const spot = (made, [x, y], look, shape = 'circle') =>
+  drawn('path', { class: `dot ${look}`, d: outline(shape, made.x(x), made.y(y)) });
 
 const SHAPES = {
   circle: (x, y, r) => `M${x - r} ${y}a${r} ${r} 0 1 0 ${2 * r} 0a${r} ${r} 0 1 0 ${-2 * r} 0`,

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from otprune.report.html.content import content
 from otprune.report.html.networks import network
 from otprune.report.html.page import write_page
 from otprune.report.html.subjects import subjects
+from otprune.thresholds import Rule
 
 RESULTS = Path(__file__).parent.parent / "results"
 VGG = RESULTS / "cifar10/vgg14/best-target0.31-seed0.json"
@@ -62,20 +64,19 @@ def write(path: Path, content: Mapping[str, Any]) -> Path:
     return path
 
 
-def run_folder(folder: Path, classes: list[str] | None = None) -> Path:
-    """The folder of a run of digits_net, with weights, shifted thresholds and latencies."""
+def run_folder(folder: Path, classes: list[str] | None = None, shift: float = 0.0) -> Path:
+    """The folder of a run of digits_net, with weights, shifted thresholds and latencies.
+
+    It was pruned by OT, or at OT's thresholds shifted so far, as to meet a budget.
+    """
     made = described("digits_net")
-    write(folder / "config.json", made["experiment"])
+    pruning = {"pruning": {"flops": 0.5}} if shift else {}
+    write(folder / "config.json", made["experiment"] | pruning)
     write(folder / "data.json", made["data"] | ({"classes": classes} if classes else {}))
     model = with_drawn_gammas(models.build("digits_net", num_classes=10), whole=0)
     ot.save(model, folder / "sparse.safetensors")
-    layers = [
-        {"name": n, "channels": len(g), "kept": 1, "threshold": 0.1, "note": ""} for n, g in gammas_of(model).items()
-    ]
-    costs = {
-        f"cost_{when}": {"flops": f, "parameters": p} for when, f, p in (("before", 4e6, 2e5), ("after", 1e6, 1e5))
-    }
-    write(folder / "results.json", made["results"] | costs | {"layers": layers, "accuracy_finetuned": 0.91})
+    rule = ot.Shifted(ot.OptimalThreshold(), shift) if shift else ot.OptimalThreshold()
+    write(folder / "results.json", made["results"] | pruned_by(rule, model) | {"accuracy_finetuned": 0.91})
     shifts = [
         {"shift": s, "flops": f, "accuracy_recalibrated": a} for s, f, a in ((-1, 1.0, 0.9), (0, 0.5, 0.9), (1, 0, 0.1))
     ]
@@ -92,6 +93,16 @@ def run_folder(folder: Path, classes: list[str] | None = None) -> Path:
         {"settings": {"device": "cpu", "batch": 1}, "models": originals, "latencies": {"torch": timed}},
     )
     return folder
+
+
+def pruned_by(rule: Rule, model: nn.Module) -> dict[str, Any]:
+    """What a run writes of the plan that a rule makes for digits_net."""
+    example = torch.zeros(1, *models.image_shape("digits_net"))
+    plan = ot.plan(model, example, rule)
+    costs = (("before", ot.cost(model, example)), ("after", ot.cost(ot.prune(model, plan), example)))
+    layers = [asdict(layer) | {"kept": len(layer.kept)} for layer in plan.layers]
+    totals = {f"cost_{when}": {"flops": cost.flops, "parameters": cost.parameters} for when, cost in costs}
+    return {"rule": plan.rule, "layers": layers, **totals}
 
 
 def page_of(path: Path, *places: Path) -> Path:

@@ -212,6 +212,18 @@ def test_figures_have_names_that_files_can_have(tmp_path: Path) -> None:
     assert len(list(tmp_path.iterdir())) == 4
 
 
+@pytest.mark.parametrize("shift", [0.0, 0.5])
+def test_figures_have_the_thresholds_that_the_run_was_pruned_at(shift: float, tmp_path: Path) -> None:
+    folder = run_folder(tmp_path / "run", shift=shift)
+    shown = content(subjects([folder]))
+    model = ot.load(models.build("digits_net", num_classes=10), folder / "sparse.safetensors")
+    gammas = {one["layer"]: model.get_submodule(one["layer"]).weight for one in shown["runs"][0]["gammas"]}
+    wanted = ot.Shifted(ot.OptimalThreshold(), shift).thresholds(gammas)
+    drawn = next(sketch for sketch in sketches(shown) if sketch.stem == "run-layers").draw()
+    lines = [[line.get_xdata()[0] for line in ax.lines] for ax in drawn.axes if ax.get_visible()]
+    assert lines == [pytest.approx([limit, wanted.branch]) for limit in wanted.layers.values()]
+
+
 def test_a_training_of_one_epoch_is_a_marker_and_a_longer_one_a_line() -> None:
     for epochs, marker in ((1, "o"), (3, "None")):
         training = {"name": "training", "epoch": list(range(1, epochs + 1)), "flops": [None] * epochs}

@@ -5,9 +5,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
+import otprune as ot
+from otprune import models
 from tests.browser import asked_for, browser, console_of, open_page, prefer, print_out, require_chromium, resize
 from tests.html_reports import EPOCHS, HOSTILE, VGG, answer, described, page_of, record, run_folder, write
+from tests.small_runs import read
 
 require_chromium()
 
@@ -85,7 +89,9 @@ def test_costs_and_channels_are_those_of_the_planner_at_every_delta(
 ) -> None:
     place, path = pages[name]
     report = Report(driver, path)
-    assert report.delta == 1e-3
+    assert report.delta == 1e-3 and report.find("#now-shown").text.endswith("as the run pruned it, at δ = 0.001.") == (
+        name != "resnet20"  # whose record does not say what was kept
+    )
     for delta in DELTAS:
         report.type_delta(delta)
         assert report.delta == float(delta)
@@ -107,7 +113,6 @@ def test_the_slider_is_moved_by_keys_and_everything_follows(
 
 
 def test_thresholds_alpha_and_beta_are_those_of_python(report: Report, pages: dict[str, tuple[Path, Path]]) -> None:
-    import otprune as ot
     from otprune.report.html.networks import network
     from otprune.report.html.subjects import subjects
 
@@ -149,8 +154,11 @@ def test_a_table_of_plans_is_said_to_be_one_and_answers_at_its_own_deltas(
     assert report.costs == answer(place, report.delta)
 
 
-def test_the_top_tells_what_was_gained(report: Report) -> None:
-    assert "keeps 25.0 % of its FLOPs and 50.0 % of its parameters" in report.find("#lead").text
+def test_the_top_tells_what_was_gained(report: Report, pages: dict[str, tuple[Path, Path]]) -> None:
+    flops, parameters, _ = answer(pages["digits_net"][0], 1e-3)
+    before = ot.cost(models.build("digits_net", num_classes=10), torch.zeros(1, 1, 8, 8))
+    shares = f"{flops / before.flops:.1%} of its FLOPs and {parameters / before.parameters:.1%} of its parameters"
+    assert f"keeps {shares.replace('%', ' %')}" in report.find("#lead").text
     rows = [row.split("\n") for row in report.find("#gained").text.splitlines()]
     assert ["latency, torch, cpu 4.00 ms 1.00 ms 4.00× as fast"] in rows
     assert ["accuracy 90.00 % 91.00 % +1.00 points"] in rows
@@ -163,6 +171,57 @@ def test_the_curve_of_shifted_thresholds_marks_the_present_delta(report: Report)
         places.append(float(report.find("#shifts .now-line").get_attribute("x1")))
         assert report.find("#shifts .dot.now").get_attribute("d")
     assert places[1] < places[0]
+
+
+@pytest.fixture
+def budget(driver: Any, tmp_path: Path) -> tuple[Path, Report]:
+    """A run whose thresholds were shifted to meet a budget, and its page."""
+    resize(driver, 1200, 900)
+    prefer(driver, "light")
+    place = run_folder(tmp_path / "run", shift=0.5)
+    return place, Report(driver, page_of(tmp_path / "page.html", place))
+
+
+def test_a_run_pruned_to_a_budget_is_shown_as_it_is_until_delta_is_moved(budget: tuple[Path, Report]) -> None:
+    place, report = budget
+    found = read(place / "results.json")
+    kept = [layer["kept"] for layer in found["layers"]]
+    own = (found["cost_after"]["flops"], found["cost_after"]["parameters"], kept)
+    plain = answer(place, 1e-3)
+    assert own != plain
+
+    def is_own() -> bool:
+        drawn = [_number(text.partition(" / ")[0]) for text in report.texts("#tower text") if " / " in text]
+        assert drawn == report.costs[2]
+        said = {*report.texts("#now-shown"), *report.texts("#tower-shown")}
+        assert len(said) == 1
+        return said == {"Shown: the network as the run pruned it."} and report.costs == own
+
+    assert is_own() and report.find("#delta-number").get_property("value") == ""
+    report.type_delta("0.001")
+    assert not is_own() and report.costs == plain
+    assert report.find("#now-shown").text == "Shown: what OT would make of the trained network at δ = 0.001."
+    report.find("#delta-reset").click()
+    assert is_own()
+    report.type_delta("7")  # which is no δ
+    assert is_own()
+    report.find("#delta").send_keys(Keys.ARROW_RIGHT)
+    assert not is_own() and report.costs == answer(place, report.delta)
+
+
+def test_that_a_run_was_pruned_to_a_budget_is_said_on_a_phone(budget: tuple[Path, Report]) -> None:
+    _, report = budget
+    resize(report.driver, 375, 800)
+    assert "not pruned by OT at δ = 0.001, but to meet 50 % of the FLOPs: it kept" in report.find("#how").text
+    for place in ("#how", "#now-shown", "#tower-shown"):
+        assert report.find(place).is_displayed()
+    assert report.driver.execute_script("return document.documentElement.scrollWidth") == 375
+
+
+def test_cards_have_the_thresholds_of_the_run(budget: tuple[Path, Report]) -> None:
+    place, report = budget
+    for layer, text in zip(read(place / "results.json")["layers"], report.texts(".card p:nth-of-type(1)"), strict=True):
+        assert _read(text.split()[1]) == pytest.approx(layer["threshold"], rel=0.06)
 
 
 def test_a_training_of_one_epoch_is_seen(driver: Any, tmp_path: Path) -> None:

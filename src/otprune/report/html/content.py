@@ -4,6 +4,8 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import torch
+
 from otprune import __version__
 from otprune.errors import OtpruneError
 from otprune.experiments.choosing import Target
@@ -14,6 +16,7 @@ from otprune.report.html.networks import network
 from otprune.report.html.points import before_and_after, papers
 from otprune.report.html.subjects import NO_WEIGHTS, Subject
 from otprune.report.points import subject as title
+from otprune.thresholds import rule_from
 
 STAGES = {"sparse": "unpruned", "pruned": "as pruned", "folded": "constants folded", "recalibrated": "recalibrated"}
 TRAININGS = {"training": "training with sparsity", "finetuning": "fine-tuning", "scratch": "training from scratch"}
@@ -49,6 +52,7 @@ def _run(subject: Subject, networks: list[dict[str, Any]]) -> dict[str, Any]:
         "facts": _facts(subject),
         "notes": [*_built_again(subject), *results.get("remarks", ())],
         "delta": experiment.pruning.delta,
+        "branch": None if made is None else _branch_limit(subject.results, made),
         "gained": before_and_after(subject),
         "latencies": latencies(subject),
         "accuracies": [*_accuracies(results), *exported(subject)],
@@ -70,6 +74,16 @@ def _made(subject: Subject) -> tuple[Network | None, str]:
         return with_costs(*network(subject), pruning.delta, pruning.bounds_of(subject.results)), ""
     except OtpruneError as error:
         return None, str(error)
+
+
+def _branch_limit(results: Mapping[str, Any], made: Network) -> float | None:
+    """The threshold under which the run dropped whole branches; None where its rule drops none, or is not known."""
+    try:
+        rule = rule_from(results.get("rule", {}))
+        found = rule.thresholds({name: torch.tensor(one) for name, one in made.gammas.items()}).branch
+    except OtpruneError:
+        return None
+    return found if found is not None and math.isfinite(found) else None
 
 
 def _built_again(subject: Subject) -> list[str]:

@@ -11,6 +11,7 @@ import torch
 
 import otprune as ot
 from otprune.report.style import BASELINE, FAINT, NS, OT, PAPER, Sketch, figure, legend, write
+from otprune.thresholds import Thresholds
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -89,16 +90,23 @@ def _layers(run: Mapping[str, Any]) -> "Figure":
     everything = np.concatenate(list(gammas.values()))
     low = float(everything[everything > 0].min(initial=1.0)) / 3  # where zeros are drawn
     bins = np.geomspace(low, max(float(everything.max()), 2 * low), BINS)
-    network = ot.OptimalThreshold(run["delta"]).thresholds(
-        {name: torch.from_numpy(one) for name, one in gammas.items()}
-    )
+    limits = _limits(run, gammas)
     for ax, (name, gamma) in zip(axes.flat, gammas.items(), strict=False):
-        _histogram(ax, name, gamma, bins, network.layers[name])
-        ax.axvline(network.branch, color=NS, linestyle="--", linewidth=1)
+        _histogram(ax, name, gamma, bins, limits.layers[name] if gamma.any() else np.inf)
+        if limits.branch is not None:
+            ax.axvline(limits.branch, color=NS, linestyle="--", linewidth=1)
     for place, ax in enumerate(axes.flat):
         ax.set_visible(place < len(gammas))
         ax.tick_params(labelbottom=place >= len(gammas) - COLUMNS)
     return drawn
+
+
+def _limits(run: Mapping[str, Any], gammas: Mapping[str, Any]) -> Thresholds:
+    """The thresholds that the run was pruned at, where they were recorded; else OT's own."""
+    recorded = {one["name"]: one["threshold"] for one in run["layers"]}
+    if all(recorded.get(name) is not None for name in gammas):
+        return Thresholds(recorded, run["branch"])
+    return ot.OptimalThreshold(run["delta"]).thresholds({name: torch.from_numpy(one) for name, one in gammas.items()})
 
 
 def _histogram(ax: "Axes", name: str, gamma: Any, bins: Any, threshold: float) -> None:

@@ -13,7 +13,10 @@ from typing import Any
 from otprune.files import write_atomically
 
 # In the order that they need each other.
-SCRIPTS = ("numbers", "dom", "thresholds", "widths", "chart", "summary", "layers", "tower", "curves", "runs", "page")
+SCRIPTS = (
+    *("numbers", "dom", "thresholds", "widths", "chart", "summary"),
+    *("layers", "tower", "curves", "runs", "pruned", "page"),
+)
 
 
 def write_page(shown: Mapping[str, Any], path: Path) -> None:

@@ -27,7 +27,7 @@ function curve(epochs, series, y) {
   return element('figure', {}, place, legend(series.map(([said, , look]) => [{ look }, said])));
 }
 
-// Accuracy against the FLOPs left, and where the present δ falls on it.
+// Accuracy against the FLOPs left, and where what is shown falls on it.
 function shiftsChart({ points: measured }, currentShare) {
   const shown = STAGES.filter(([stage]) => measured.some((one) => one[stage] !== undefined));
   const place = element('div');
@@ -42,7 +42,7 @@ function shiftsChart({ points: measured }, currentShare) {
     state.update(currentShare());
     return made.svg;
   });
-  const now = [{ look: 'now', shape: 'circle' }, 'the present δ, between what was measured'];
+  const now = [{ look: 'now', shape: 'circle' }, 'what is shown, between what was measured'];
   const entries = shown.map(([, said, look]) => [{ look }, said]);
   return { figure: element('figure', {}, place, legend([...entries, now])), update: (share) => state.update(share) };
 }

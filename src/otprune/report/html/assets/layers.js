@@ -72,17 +72,20 @@ const mark = (x, text) => {
   return drawn('text', { x: anchor === 'end' ? CARD.width - 2 : x, y: CARD.height - 3, 'text-anchor': anchor }, text);
 };
 
-function updateCard(made, { limits, branchLimit, separations, kept: left }, index) {
+function updateCard(made, { delta, limits, branchLimit, separations, kept: left }, index) {
   const { picture, span } = made;
   const [limit, parted, kept] = [limits[index], separations[index], left[index]];
   const at = Number.isFinite(limit) ? cardX(span, limit) : CARD.width;
   picture.clip.setAttribute('x', at);
   setX(picture.own, at);
-  setX(picture.global, cardX(span, branchLimit));
+  if (branchLimit !== null) setX(picture.global, cardX(span, branchLimit));
+  picture.global.setAttribute('visibility', branchLimit === null ? 'hidden' : 'visible');
   made.kept.textContent = `${exact(kept)} of ${exact(made.count)}`;
   const whole = element('sub', {}, 'g');
-  made.limits.replaceChildren(`threshold ${scientific(limit)} · γ`, whole, ` ${scientific(branchLimit)}`);
-  made.verdict.replaceChildren(`α ${ratio(parted.alpha)} · β ${ratio(parted.beta)} · `, verdict(parted));
+  const global = branchLimit === null ? [] : [' · γ', whole, ` ${scientific(branchLimit)}`];
+  made.limits.replaceChildren(`threshold ${scientific(limit)}`, ...global);
+  const judged = delta === null ? [] : [' · ', verdict(parted)];
+  made.verdict.replaceChildren(`α ${ratio(parted.alpha)} · β ${ratio(parted.beta)}`, ...judged);
   made.remark.textContent = stuck(made.count - parted.negligible, kept);
   const said = `${parted.negligible} of ${made.count} channels lie below the threshold ${scientific(limit)}`;
   picture.svg.setAttribute('aria-label', `Histogram of the scaling factors of ${picture.name}: ${said}.`);
@@ -111,7 +114,8 @@ function layerTable(names, layers, found, recorded) {
     const parted = found.separations[index];
     const cells = [exact(layers[index].ordered.length), exact(found.kept[index]), recorded.get(name) ?? '–'];
     const numbers = [found.limits[index], parted.alpha, parted.beta].map(ratio);
-    return [name, ...cells, ...numbers, parted.safe ? 'safe' : 'not sure'];
+    return [name, ...cells, ...numbers, found.delta === null ? '–' : parted.safe ? 'safe' : 'not sure'];
   });
-  return table(`Every layer at δ = ${found.delta}`, header, rows);
+  const caption = found.delta === null ? 'as the run pruned it' : `at δ = ${found.delta}`;
+  return table(`Every layer ${caption}`, header, rows);
 }

@@ -40,6 +40,7 @@ function showRun(run) {
   setSection('delta-panel', run.network !== null);
   setSection('shifts-section', run.shifts !== null);
   byId('left-out').hidden = !run.left_out;
+  byId('how').hidden = run.network === null;
   byId('left-out').textContent = `δ cannot be moved for this run: ${run.left_out.replace(/\.$/, '')}.`;
   if (run.network === null) showRecorded(run);
 }
@@ -55,6 +56,7 @@ function showOthers(run) {
 function showRecorded(run) {
   const column = (name) => run.layers.map((layer) => layer[name]);
   if (run.layers.length) drawTower(column('name'), column('channels'), () => column('kept'));
+  byId('tower-shown').textContent = shownNow({ delta: null }, run);
   if (run.shifts !== null) showShifts(run, () => run.gained.flops[1] / run.gained.flops[0]);
 }
 
@@ -86,44 +88,41 @@ function deltaView(run, network) {
   const span = decadesOf(layers);
   const cards = layers.map((layer, index) => layerCard(names[index], layer, span));
   const recorded = new Map(run.layers.map(({ name, kept }) => [name, exact(kept)]));
-  let found = atDelta(network, layers, all, run.delta);
+  const plain = atDelta(network, layers, all, run.delta);
+  const own = asPruned(run, names, layers, plain);
+  let found = own ?? plain;
   show('cards', ...cards.map(({ card }) => card));
   const redrawTower = drawTower(names, layers.map(({ ordered }) => ordered.length), () => found.kept);
-  const share = () => found.flops / network.flops;
+  const share = () => found.flops / (found.whole ?? network).flops;
   const markShift = run.shifts === null ? () => {} : showShifts(run, share);
-  setSlider(network, run, found);
+  setSlider(network, otherwise(run, plain, own));
 
-  function move(delta, from) {
-    found = atDelta(network, layers, all, delta);
-    tell(found, network, from);
+  function draw(now, from) {
+    found = now;
+    tell(found, network, run, from);
+    const said = shownNow(found, run, isOwnNetwork(run, plain, own));
+    for (const place of ['now-shown', 'tower-shown']) byId(place).textContent = said;
     cards.forEach((card, index) => updateCard(card, found, index));
     show('layer-table', layerTable(names, layers, found, recorded));
     redrawTower();
     markShift(share());
   }
 
+  const move = (delta, from) => draw(delta === null ? own : atDelta(network, layers, all, delta), from);
   return {
-    reset: () => move(run.delta, 'reset'),
+    reset: () => draw(own ?? plain, 'reset'),
     slid: () => move(slidTo(network), 'slider'),
     typed: () => move(typedIn(network, found.delta), 'number'),
   };
 }
 
-function setSlider({ widths, stops }, run, found) {
+function setSlider({ widths, stops }, remark) {
   const settings = widths ? SLIDER : { min: 0, max: stops.length - 1, step: 1 };
   for (const [name, value] of Object.entries(settings)) byId('delta').setAttribute(name, value);
   const how = widths
     ? 'Computed in this page, from γ and from how channels hang together; the planner, asked at several δ, said the same.'
     : `FLOPs, parameters and channels kept come from plans made at ${stops.length} values of δ; the nearest is taken.`;
-  byId('how').textContent = how + otherwise(run, found);
-}
-
-// A run may have been pruned at thresholds that are not OT's own.
-function otherwise({ gained, delta }, found) {
-  const [before, after] = gained.flops;
-  if (after === null || after === found.flops) return '';
-  const kept = percent(after / before);
-  return ` The run itself was pruned otherwise than by OT at δ = ${delta}: it kept ${kept} of the FLOPs.`;
+  byId('how').textContent = how + remark;
 }
 
 function slidTo({ widths, stops }) {
@@ -138,17 +137,19 @@ function typedIn({ widths, stops }, before) {
   return widths ? delta : stops[nearestStop(stops, delta)].delta;
 }
 
-function tell(found, network, from) {
-  const { delta, flops, parameters, kept, separations, channels: before } = found;
+// The slider has no place for a network that no δ makes: it stands where the run's δ is.
+function tell(found, network, run, from) {
+  const { flops, parameters, kept, separations, channels: before, whole = network } = found;
+  const delta = found.delta ?? run.delta;
   const channels = kept.reduce((sum, count) => sum + count, 0);
   const safe = separations.filter((parted) => parted.safe).length;
   if (from !== 'slider') byId('delta').value = network.widths ? Math.log10(delta) : nearestStop(network.stops, delta);
-  byId('delta').setAttribute('aria-valuetext', `δ = ${delta}`);
-  byId('delta-number').value = delta;
+  byId('delta').setAttribute('aria-valuetext', found.delta === null ? 'as run' : `δ = ${delta}`);
+  byId('delta-number').value = found.delta ?? '';
   tile('now-channels', exact(channels), percent(channels / before), `of ${exact(before)}`);
-  tile('now-flops', short(flops), percent(flops / network.flops), exact(flops));
-  tile('now-parameters', short(parameters), percent(parameters / network.parameters), exact(parameters));
-  tile('now-safe', `${safe} of ${separations.length}`, 'layers');
+  tile('now-flops', short(flops), percent(flops / whole.flops), exact(flops));
+  tile('now-parameters', short(parameters), percent(parameters / whole.parameters), exact(parameters));
+  tile('now-safe', ...(found.delta === null ? ['–', ''] : [`${safe} of ${separations.length}`, 'layers']));
 }
 
 function tile(id, large, small, precise = '') {

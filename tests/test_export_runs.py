@@ -69,7 +69,7 @@ def test_the_last_model_is_exported_and_measured_in_its_runtime(to: str, finishe
     assert found["accuracy"] == pytest.approx(expected, abs=1.5 / IMAGES) and found["accuracy_of_run"] == expected
     files = [finished / name, *((finished / name).with_suffix(".bin") for _ in range(to == "openvino"))]
     assert found["bytes"] == sum(file.stat().st_size for file in files)
-    assert found["provenance"]["torch"] == torch.__version__ and not found["int8"]
+    assert found["provenance"]["torch"] == torch.__version__ and not found["int8"] and found["remarks"] == []
 
 
 def test_an_exported_file_needs_nothing_of_otprune(finished: Path, tmp_path: Path) -> None:
@@ -91,12 +91,41 @@ def test_an_exported_file_needs_nothing_of_otprune(finished: Path, tmp_path: Pat
 def test_eight_bits_make_it_smaller_and_hardly_worse(to: str, finished: Path) -> None:
     done = export(finished, "--to", to, "--int8")
     name = f"export/finetuned.int8.{FILES[to]}"
-    assert done.code == 0 and "before quantization" in done.out and len(done.out.splitlines()) == 2, done
+    assert done.code == 0 and "before quantization" in done.out and "warning" not in done.out, done
     found, before = entry(finished, name), entry(finished, name)["before_quantization"]
     assert found["int8"] and found["calibration_images"] == 300 and "nncf" in found["versions"]
     assert before["difference"] <= before["tolerance"] and 0 < found["difference"] < 1
     assert found["accuracy"] > before["accuracy"] - 0.05 and before["accuracy"] > 0.5
     assert quantizers(finished / name) > 1
+
+
+def test_eight_bits_that_cost_much_are_warned_of(run: Path) -> None:
+    """A channel 10,000 times as large as the others, and read as much less: the same network, but not in eight bits."""
+    model = loaded(run / FINETUNED)
+    with torch.no_grad():
+        for parameter in (model[1].weight, model[1].bias):
+            parameter[0] *= 1e4
+        model[3].weight[:, 0] *= 1e-4
+    ot.save(model, run / FINETUNED)
+    done = export(run, "--to", "openvino", "--int8", "--calibration-images", "20")
+    found = entry(run, "export/finetuned.int8.xml")
+    lost = found["before_quantization"]["accuracy"] - found["accuracy"]
+    assert done.code == 0 and lost > 0.01 and found["calibration_images"] == 20
+    (remark,) = found["remarks"]
+    assert remark.startswith(f"eight bits cost {100 * lost:.2f} points of accuracy: calibrate with more images")
+    assert done.out.splitlines()[-1] == f"warning: {remark}"
+
+
+@pytest.mark.parametrize("int8", [(), ("--int8",)], ids=["single", "int8"])
+def test_a_model_that_is_no_longer_what_was_trained_is_warned_of(int8: tuple[str, ...], run: Path) -> None:
+    """As if its code had changed: what the run measured is not what the file gives."""
+    results = read(run / "results.json")
+    other = {"accuracy_finetuned": results["accuracy_finetuned"] - 0.02}
+    (run / "results.json").write_text(json.dumps(results | other))
+    done = export(run, "--to", "onnx", *int8)
+    (found,) = read(run / "export.json")["files"].values()
+    assert done.code == 0 and "the model's code, or the images, may have changed" in found["remarks"][0]
+    assert f"warning: {found['remarks'][0]}" in done.out.splitlines()
 
 
 def quantizers(path: Path) -> int:

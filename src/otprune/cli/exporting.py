@@ -9,6 +9,7 @@ from otprune.cli.app import app
 from otprune.cli.running import console, errors_in_one_line, opened, require_begun, say
 from otprune.deploy import export as exporting
 from otprune.deploy.formats import FORMATS, chosen_format
+from otprune.deploy.quantizing import CALIBRATION_IMAGES
 from otprune.experiments.settings import resolved
 
 
@@ -19,6 +20,9 @@ def export(
     int8: Annotated[
         bool, typer.Option("--int8", help="In eight bits, calibrated on training images; for onnx and openvino.")
     ] = False,
+    calibration_images: Annotated[
+        int, typer.Option(min=1, help="Training images to calibrate eight bits on.")
+    ] = CALIBRATION_IMAGES,
     stage: Annotated[
         str | None,
         typer.Option(
@@ -39,7 +43,8 @@ def export(
         exporting.chosen_stage(run, stage)
         screen = console()
         (pipeline,) = opened({run: resolved({}, None, run)}, "cpu", screen)
-        for line in _told(exporting.export(pipeline, exporting.Request(to, int8, stage, out))):
+        request = exporting.Request(to, int8, stage, out, calibration_images)
+        for line in _told(exporting.export(pipeline, request)):
             say(screen, line)
 
 
@@ -50,7 +55,7 @@ def _told(entry: dict[str, Any]) -> list[str]:
     ]
     if "tolerance" in entry:
         lines.append(f"its outputs are torch's, within {entry['difference']:.1e} of the largest")
-    return lines
+    return lines + [f"warning: {remark}" for remark in entry["remarks"]]
 
 
 def _beside(entry: dict[str, Any]) -> str:

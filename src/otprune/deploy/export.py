@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from otprune import __version__
+from otprune.deploy.accuracies import remarks
 from otprune.deploy.agreement import BATCHES, TOLERANCE, Array, Runner, difference, require_agreement
 from otprune.deploy.formats import QUANTIZER, Format, chosen_format
 from otprune.deploy.packages import imported, versions
@@ -41,7 +42,8 @@ MEASURED_AS = {FINETUNED: "finetuned", SCRATCH: "scratch", PRUNED: "recalibrated
 class Request:
     """What to export: to which format, in eight bits or not, the model of which stage, and to which file.
 
-    Without a stage it is the run's last one, without a file one in the run's folder.
+    Without a stage it is the run's last one, without a file one in the run's folder. Eight bits are calibrated on so
+    many training images, or on all where there are fewer.
 
     >>> Request("onnx", int8=True).stage is None
     True
@@ -51,13 +53,15 @@ class Request:
     int8: bool = False
     stage: str | None = None
     out: Path | None = None
+    calibration_images: int = CALIBRATION_IMAGES
 
 
 def export(pipeline: Pipeline, request: Request) -> dict[str, Any]:
     """Write a model of a run to a file, whole or not at all, and add what was measured of it to export.json.
 
     In single precision the outputs are those of torch, within a tolerance that the record tells. In eight bits, ranges
-    are measured on training images. The accuracy is that of the file on the test images, in the runtime it is for.
+    are measured on training images. The accuracy is that of the file on the test images, in the runtime it is for; what
+    looks wrong in it is among the entry's remarks.
     """
     format = chosen_format(request.to, request.int8)
     stage = chosen_stage(pipeline.folder, request.stage)
@@ -65,8 +69,9 @@ def export(pipeline: Pipeline, request: Request) -> dict[str, Any]:
         imported(package)  # before anything that takes time
     path = _place(pipeline.folder, request, stage, format)
     job = _Job(pipeline, format, pipeline.load(STAGES[stage]), _note(pipeline, stage))
-    measured = job.quantized(path) if request.int8 else job.plain(path)
-    return _recorded(pipeline, path, {**_described(pipeline, request, stage, format), **measured})
+    measured = job.quantized(path, request.calibration_images) if request.int8 else job.plain(path)
+    entry = {**_described(pipeline, request, stage, format), **measured}
+    return _recorded(pipeline, path, {**entry, "remarks": remarks(entry)})
 
 
 def chosen_stage(folder: Path, asked: str | None) -> str:
@@ -103,15 +108,15 @@ class _Job:
         """Write it in single precision."""
         return self._write(self._converted(), path, self._checked)
 
-    def quantized(self, path: Path) -> dict[str, Any]:
+    def quantized(self, path: Path, images: int) -> dict[str, Any]:
         """Write it in eight bits, and measure it before too, so that the record tells what they cost."""
         converted = self._converted()
         with tempfile.TemporaryDirectory() as folder:
             before = self._write(converted, Path(folder, path.name), self._checked)
         assert self.format.quantize is not None
-        images = list(training_images(self.pipeline, CALIBRATION_IMAGES))
-        found = self._write(self.format.quantize(converted, images), path, self._compared)
-        return {**found, "calibration_images": len(images), "before_quantization": before}
+        shown = list(training_images(self.pipeline, images))
+        found = self._write(self.format.quantize(converted, shown), path, self._compared)
+        return {**found, "calibration_images": len(shown), "before_quantization": before}
 
     def _converted(self) -> Any:
         return self.format.convert(self.model, self.pipeline.example())

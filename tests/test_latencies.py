@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -17,12 +18,13 @@ from otprune.deploy.runtimes import Runtime
 from otprune.deploy.stopwatch import FILE, Stopwatch, key
 from otprune.errors import DeployError, TrainingError
 from otprune.experiments.choosing import Chosen, Target, choose
+from otprune.experiments.experiment import Pruning
 from otprune.experiments.meeting_latency import ATTEMPTS, ROUNDINGS
 from otprune.experiments.reproduce.records import Record
 from otprune.experiments.reproduce.restored import pruned_alike
 from otprune.experiments.trials import Trials
 from tests.command_line import results, run_here
-from tests.small_runs import pipeline
+from tests.small_runs import EXPERIMENT, pipeline
 
 LINEAR = Shape(batch=1, size=(), kernel=(), stride=(), padding=(), dilation=(), groups=1)
 CONV = Shape(batch=1, size=(8, 8), kernel=(3, 3), stride=(1, 1), padding=(1, 1), dilation=(1, 1), groups=1)
@@ -306,7 +308,7 @@ def test_a_run_meets_a_latency_that_was_measured_and_its_record_says_how(tmp_pat
 
 
 def test_a_network_rounded_for_its_latency_is_restored_from_its_record(tmp_path: Path) -> None:
-    one = pipeline(tmp_path)
+    one = pipeline(tmp_path, replace(EXPERIMENT, pruning=Pruning(latency="1ms")))
     model = one.fresh_model()
     for name in ("1", "4"):
         gamma = model.get_submodule(name).get_parameter("weight").data

@@ -200,6 +200,11 @@ def test_the_command_writes_the_page_and_the_figures(tmp_path: Path) -> None:
     } <= names
 
 
+def test_a_page_that_cannot_be_written_is_refused_with_what_to_do(tmp_path: Path) -> None:
+    done = CliRunner().invoke(app, ["report", str(VGG), "-o", str(tmp_path)])
+    assert (done.exit_code, done.output) == (1, f"{tmp_path}: is a folder: name the file to write\n")
+
+
 def test_a_command_about_nothing_ends_in_one_line(tmp_path: Path) -> None:
     done = CliRunner().invoke(app, ["report", str(tmp_path / "nowhere")])
     assert done.exit_code == 1 and "there is no such folder or file" in done.output

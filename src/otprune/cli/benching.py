@@ -52,9 +52,9 @@ def bench(
     with errors_in_one_line():
         names = tuple(cast(Runtime, name.strip()) for name in runtime.split(","))
         settings = Settings(names, cast(Device, device), batch, iters, threads)
+        timed = subjects(runs)
         if json is not None:
             require_target(json)
-        timed = subjects(runs)
         with _progress(screen, runs_in(timed, settings)) as moved:
             record = measured(timed, settings, moved)
         screen.print(latency_table(record))

@@ -32,9 +32,10 @@ def report(
     """
     screen = console()
     with errors_in_one_line():
+        found = subjects(runs)
         require_target(out)
         with screen.status("planning every run at several δ ..."):
-            shown = content(subjects(runs))
+            shown = content(found)
         write_page(shown, out)
         say(screen, f"the report is {out}")
         for path in draw(shown, figures) if figures is not None else ():

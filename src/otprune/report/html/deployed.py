@@ -4,6 +4,7 @@ A bench that is written elsewhere, or called otherwise than bench*.json, is not 
 """
 
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path, PurePath
 from typing import Any
 
@@ -73,7 +74,14 @@ def _is_of(folder: Path, name: str, model: Mapping[str, Any]) -> bool:
     if "run" not in model:
         return folder.name in PurePath(name).parts
     run = Path(model["run"] or "")
-    return run == folder or (run.name == folder.name and not run.exists())
+    return run == folder or (run.name == folder.name and not _is_there(run))
+
+
+def _is_there(run: Path) -> bool:
+    """Somebody else's folder, which one may not look at, counts as none."""
+    with suppress(OSError):
+        return run.exists()
+    return False
 
 
 def _file(name: str) -> list[str]:

@@ -161,8 +161,14 @@ def test_accuracies_of_exported_files_stand_beside_the_others(tmp_path: Path) ->
 
 
 def test_runs_of_one_name_are_told_apart(tmp_path: Path) -> None:
-    places = [record(tmp_path / folder, "run", "tests.html_reports:small") for folder in "ab"]
-    assert [subject.name for subject in subjects([*places, places[0]])] == ["a/run (1)", "b/run", "a/run (3)"]
+    places = [record(tmp_path / folder, "run", "tests.html_reports:small") for folder in ("a", "b", "other/a")]
+    assert [subject.name for subject in subjects(places[:2])] == ["a/run", "b/run"]
+    assert [subject.name for subject in subjects(places)] == ["a/run (1)", "b/run", "a/run (3)"]
+
+
+def test_a_run_that_is_given_twice_is_in_the_report_once(tmp_path: Path) -> None:
+    first, second = (record(tmp_path, name, "tests.html_reports:small") for name in ("first", "second"))
+    assert [subject.name for subject in subjects([second, first, second])] == ["second", "first"]
 
 
 def test_what_is_no_run_is_refused_with_what_to_give(tmp_path: Path) -> None:

@@ -54,14 +54,17 @@ class Subject:
 
 
 def subjects(places: Sequence[Path]) -> list[Subject]:
-    """What is at each place, under names that tell them apart.
+    """What is at each place, under names that tell them apart; a place that is given twice is taken once.
 
     >>> subjects([Path("nowhere")])
     Traceback (most recent call last):
         ...
     otprune.errors.TrainingError: nowhere: there is no such folder or file. Give the folder of a run, or a record ...
     """
-    found = [_of_folder(place) if place.is_dir() else _of_record(place) for place in places]
+    different: dict[Path, Path] = {}
+    for place in places:
+        different.setdefault(place.resolve(), place)
+    found = [_of_folder(place) if place.is_dir() else _of_record(place) for place in different.values()]
     if not found:
         raise OtpruneError("a report is about runs: give at least one")
     return _told_apart(found)

@@ -19,6 +19,7 @@ from otprune.experiments.reporting import Report, Several, Silent
 from otprune.experiments.screen import progress
 from otprune.experiments.settings import implied_recipe
 from otprune.training import distributed
+from otprune.training.failures import of_the_system
 from otprune.training.loop import chosen_device
 
 WIDTH_OF_FILES = 120
@@ -50,7 +51,7 @@ def errors_in_one_line(given: Flat | None = None) -> Iterator[None]:
         _tell(in_flags(str(problem), given or {}))
         raise typer.Exit(1) from problem
     except OSError as problem:
-        _tell(f"{_told(problem)}. What was finished is kept: mend this, then give the same command again.")
+        _tell(f"{of_the_system(problem)}. What was finished is kept: mend this, then give the same command again.")
         raise typer.Exit(1) from problem
     except KeyboardInterrupt as stopped:
         _tell(str(stopped) or "stopped: give the same command again to go on")
@@ -122,10 +123,3 @@ def _tell(message: str) -> None:
     with distributed.telling() as for_me:
         if for_me:
             typer.echo(message, err=True)
-
-
-def _told(problem: OSError) -> str:
-    """Without its number, which says nothing to most."""
-    if problem.filename is None or problem.strerror is None:
-        return str(problem)
-    return f"{problem.filename}: {problem.strerror[:1].lower()}{problem.strerror[1:]}"

@@ -87,6 +87,17 @@ class SetAside(Generic[Member]):
             raise self.errors[0][1] if len(self._members) == 1 else RunsFailed(self.errors)
 
 
+def of_the_system(problem: OSError) -> str:
+    """What the system says of a file, without its number, which says nothing to most.
+
+    >>> of_the_system(OSError(28, "No space left on device", "disk/file"))
+    'disk/file: no space left on device'
+    """
+    if problem.filename is None or problem.strerror is None:
+        return str(problem)
+    return f"{problem.filename}: {problem.strerror[:1].lower()}{problem.strerror[1:]}"
+
+
 def _without(errors: Sequence[tuple[Any, OtpruneError]], members: Sequence[Member]) -> list[Member]:
     failed = {id(member) for member, _ in errors}
     return [member for member in members if id(member) not in failed]

@@ -1,15 +1,17 @@
 """The driver of a sweep on a cluster: hands out the runs, follows them, and says at the end which failed."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
 from otprune.errors import TrainingError
 from otprune.experiments.cluster.connection import connected
 from otprune.experiments.cluster.endings import how_to_go_on, told, why_unsaved
+from otprune.experiments.cluster.failing import Failure, Suspects, node_of
 from otprune.experiments.cluster.news import News
-from otprune.experiments.cluster.remote import RemoteStore, pinned_store, submitted
+from otprune.experiments.cluster.remote import SHORT, RemoteStore, pinned_store, submitted
+from otprune.experiments.cluster.store import Elsewhere
 from otprune.experiments.cluster.work import Assignment, Manner
 from otprune.experiments.experiment import Experiment
 from otprune.training.failures import SetAside
@@ -71,9 +73,10 @@ def sweep_on(
 ) -> None:
     """Run experiments on a Ray cluster, each for its folder here, which are all in one folder.
 
-    A run whose node is lost goes on on another from the last checkpoint that reached the folder here. One that fails is
-    set aside; at the end, when the others are done, its error is raised: as it is where there is one experiment, and in
-    `RunsFailed` where there are several.
+    A run whose node is lost goes on on another from the last checkpoint that reached the folder here. So does, once, a
+    run that fails of what may be its node's fault, such as a full disk, and the node gets no other run as long as there
+    are others. A run that fails is set aside; at the end, when the others are done, its error is raised: as it is where
+    there is one experiment, and in `RunsFailed` where there are several.
 
     >>> sweep_on("auto", {}, follower=None)
     """
@@ -82,13 +85,13 @@ def sweep_on(
     with connected(address) as ray:
         cpus, gpus = (portion or Portion()).of(_resources(ray) if device != "cpu" else {})
         on = "cpu" if not gpus and device == "auto" else device
-        if not any(_has_room(node, cpus, gpus) for node in ray.nodes()):
+        if not _with_room(ray, cpus, gpus):
             follower.remark(f"no node has {cpus:g} CPUs and {gpus:g} GPUs for a run: waiting for one that has")
         manner = Manner(on, deterministic, save_every, Path.cwd(), cpus)
         runs = [Assignment(folder.absolute(), one, manner) for folder, one in experiments.items()]
         store = pinned_store(ray, runs)
         try:
-            _Driver(ray, store, runs, follower).drive(cpus, gpus)
+            _Driver(ray, store, runs, follower, cpus, gpus).drive()
         finally:
             store.close()
 
@@ -96,6 +99,10 @@ def sweep_on(
 def _resources(ray: Any) -> dict[str, float]:
     found: dict[str, float] = ray.cluster_resources()
     return found
+
+
+def _with_room(ray: Any, cpus: float, gpus: float) -> list[str]:
+    return [node["NodeID"][:SHORT] for node in ray.nodes() if _has_room(node, cpus, gpus)]
 
 
 def _has_room(node: Mapping[str, Any], cpus: float, gpus: float) -> bool:
@@ -106,16 +113,21 @@ def _has_room(node: Mapping[str, Any], cpus: float, gpus: float) -> bool:
 class _Driver:
     """Runs that are under way on a cluster."""
 
-    def __init__(self, ray: Any, store: RemoteStore, runs: Sequence[Assignment], follower: Follower) -> None:
+    def __init__(
+        self, ray: Any, store: RemoteStore, runs: Sequence[Assignment], follower: Follower, cpus: float, gpus: float
+    ) -> None:
         self._ray, self._store, self._follower = ray, store, follower
-        self._aside = SetAside(runs)
+        self._cpus, self._gpus = cpus, gpus
+        self._aside, self._suspects = SetAside(runs), Suspects()
         self._runs = runs
         self._under_way: dict[Any, Assignment] = {}
+        self._bound: set[Any] = set()  # to be done on other nodes than those on which runs failed
 
-    def drive(self, cpus: float, gpus: float) -> None:
+    def drive(self) -> None:
         """To the end, or until the user breaks off."""
         with stop_requests() as stop:
-            self._under_way = {submitted(self._ray, self._store, one, cpus, gpus): one for one in self._runs}
+            for run in self._runs:
+                self._submit(run)
             while self._under_way and not stop.requested:
                 self._look(LOOK_EVERY_SECONDS)
             if stop.requested:
@@ -125,21 +137,54 @@ class _Driver:
 
     def _look(self, seconds: float) -> None:
         ended, _ = self._ray.wait(list(self._under_way), timeout=seconds)
+        self._unbind()
         for news in self._store.news():
             self._follower.hear(news)
         for reference in ended:
             run = self._under_way.pop(reference)
-            error = self._error_of(reference)
-            self._follower.ended(run.run, error)
-            if error is not None:
-                self._aside.errors.append((run, TrainingError(error)))
+            try:
+                self._end(run, self._ray.get(reference))
+            except self._ray.exceptions.RayError as error:
+                self._end_by(run, getattr(error, "cause", None) or error)
 
-    def _error_of(self, reference: Any) -> str | None:
-        try:
-            found: str | None = self._ray.get(reference)
-        except self._ray.exceptions.RayError as error:
-            return told(getattr(error, "cause", None) or error)
-        return found
+    def _submit(self, run: Assignment) -> None:
+        asked, avoided = replace(run, suspects=frozenset(self._suspects.nodes)), self._to_avoid()
+        reference = submitted(self._ray, self._store, asked, self._cpus, self._gpus, avoided)
+        self._under_way[reference] = run
+        if avoided:
+            self._bound.add(reference)
+
+    def _to_avoid(self) -> set[str]:
+        return self._suspects.to_avoid(_with_room(self._ray, self._cpus, self._gpus)) if self._suspects.nodes else set()
+
+    def _unbind(self) -> None:
+        """Where every other node is lost, runs that wait for one are taken back, and handed out without that bond."""
+        if self._bound and not self._to_avoid():
+            for reference in self._bound & self._under_way.keys():
+                self._ray.cancel(reference)
+            self._bound.clear()
+
+    def _end(self, run: Assignment, failure: Failure | None) -> None:
+        if failure is None:
+            self._follower.ended(run.run, None)
+            return
+        if failure.of_node:
+            self._store.avoid(node_of(failure.where))
+        if self._suspects.lets_try_again(run.run, failure, _with_room(self._ray, self._cpus, self._gpus)):
+            self._follower.remark(f"{failure.text} {run.run} is tried once more, on another node.")
+            self._submit(run)
+        else:
+            self._set_aside(run, self._suspects.told(run.run, failure))
+
+    def _end_by(self, run: Assignment, error: Exception) -> None:
+        if isinstance(error, Elsewhere | self._ray.exceptions.TaskCancelledError):
+            self._submit(run)
+        else:
+            self._set_aside(run, told(error))
+
+    def _set_aside(self, run: Assignment, error: str) -> None:
+        self._follower.ended(run.run, error)
+        self._aside.errors.append((run, TrainingError(error)))
 
     def _break_off(self) -> None:
         """Let runs that are under way save themselves; a second Ctrl-C does not wait for them."""
@@ -154,9 +199,9 @@ class _Driver:
 
     def _unsaved(self, reference: Any) -> str | None:
         try:
-            found: str | None = self._ray.get(reference)
+            found: Failure | None = self._ray.get(reference)
         except self._ray.exceptions.TaskCancelledError:
             return None
         except self._ray.exceptions.RayError as error:
             return why_unsaved(getattr(error, "cause", None) or error)
-        return found
+        return None if found is None else found.text

@@ -7,7 +7,7 @@ import torch
 
 from otprune.errors import OtpruneError
 from otprune.experiments.cluster.connection import first_line
-from otprune.experiments.cluster.store import BeingStopped
+from otprune.experiments.cluster.store import BeingStopped, Elsewhere
 from otprune.experiments.cluster.work import Stopped
 
 
@@ -31,7 +31,7 @@ def why_unsaved(error: Exception) -> str | None:
     >>> why_unsaved(Stopped("stopped and saved")), why_unsaved(OSError("no space left"))
     (None, 'OSError: no space left')
     """
-    return None if isinstance(error, Stopped | BeingStopped) else told(error)
+    return None if isinstance(error, Stopped | BeingStopped | Elsewhere) else told(error)
 
 
 def how_to_go_on(out: Path, unsaved: Mapping[str, str]) -> str:

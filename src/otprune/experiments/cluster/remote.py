@@ -2,18 +2,21 @@
 
 import signal
 import socket
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from importlib import import_module
 from typing import Any
 
 from otprune.errors import TrainingError
 from otprune.experiments.cluster.connection import imported
+from otprune.experiments.cluster.failing import Failure
 from otprune.experiments.cluster.news import News
 from otprune.experiments.cluster.store import Begun, Files, Store
 from otprune.experiments.cluster.work import Assignment, Stopped, perform
 
 FOREVER = -1
+SHORT = 6  # characters of a node's name, which tell it from others
+NODE_ID = "ray.io/node-id"
 
 
 class RemoteStore:
@@ -29,9 +32,9 @@ class RemoteStore:
         """Keep other processes out of the folders."""
         self._ask(self._actor.open.remote())
 
-    def begin(self, run: str, where: str) -> Begun:
+    def begin(self, run: str, where: str, known: Collection[str] = ()) -> Begun:
         """Begin a run."""
-        begun: Begun = self._ask(self._actor.begin.remote(run, where))
+        begun: Begun = self._ask(self._actor.begin.remote(run, where, known))
         return begun
 
     def put(self, run: str, attempt: int, changed: Files, gone: Sequence[str]) -> bool:
@@ -46,6 +49,10 @@ class RemoteStore:
         """What was told since the last time."""
         told: list[News] = self._ask(self._actor.news.remote())
         return told
+
+    def avoid(self, node: str) -> None:
+        """Let no run begin on a node."""
+        self._ask(self._actor.avoid.remote(node))
 
     def stop(self) -> None:
         """Let no run begin any more."""
@@ -84,11 +91,17 @@ def pinned_store(ray: Any, runs: Sequence[Assignment]) -> RemoteStore:
     return store
 
 
-def submitted(ray: Any, store: RemoteStore, run: Assignment, cpus: float, gpus: float) -> Any:
+def submitted(
+    ray: Any, store: RemoteStore, run: Assignment, cpus: float, gpus: float, away_from: Collection[str] = ()
+) -> Any:
     """Hand a run to the cluster, which tries it again on another node for as long as nodes are lost under it.
+
+    It waits rather than being done on one of the nodes that it is to stay away from.
 
     It takes a cluster: tests/test_ray_sweep.py shows it at work on one. What it does there is what `perform` does here.
     """
+    nodes = ray.nodes() if away_from else []
+    others = [node["NodeID"] for node in nodes if node["NodeID"][:SHORT] in away_from]
     task = ray.remote(_task).options(
         name=run.run,
         num_cpus=cpus,
@@ -96,12 +109,13 @@ def submitted(ray: Any, store: RemoteStore, run: Assignment, cpus: float, gpus: 
         max_retries=FOREVER,
         retry_exceptions=[Stopped],
         scheduling_strategy="SPREAD",
+        label_selector={NODE_ID: f"!in({','.join(others)})"} if others else None,
     )
     return task.remote(run, store)
 
 
-def _task(run: Assignment, store: RemoteStore) -> str | None:
+def _task(run: Assignment, store: RemoteStore) -> Failure | None:
     # Ray interrupts a task that is cancelled, which goes unheard where the node was started in the background.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     node = imported().get_runtime_context().get_node_id()
-    return perform(run, store, f"{socket.gethostname()}/{node[:6]}")
+    return perform(run, store, f"{socket.gethostname()}/{node[:SHORT]}")

@@ -5,16 +5,18 @@ lost, has a new attempt number; what an older attempt sends after that is refuse
 goes on cannot overwrite the files of its successor.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from otprune.errors import TrainingError
+from otprune.experiments.cluster.failing import node_of
 from otprune.experiments.cluster.news import Began, News
 from otprune.experiments.folder import FINETUNED, MADE_BY, PRUNED, RECORD, SPARSE
 from otprune.files import write_atomically
 from otprune.training.checkpoint import checkpoints
+from otprune.training.failures import of_the_system
 from otprune.training.holding import hold
 
 FOLDERS = ("train", "finetune", "tensorboard")
@@ -40,6 +42,10 @@ class BeingStopped(TrainingError):
     """A sweep lets no run begin any more."""
 
 
+class Elsewhere(Exception):
+    """A run is to begin on another node, since runs failed on this one after it was handed out."""
+
+
 class Store:
     """The folders of some runs in the folder of a sweep; no other process can work in them until it is closed.
 
@@ -61,6 +67,7 @@ class Store:
         self._in_vain = dict.fromkeys(runs, 0)
         self._news: list[News] = []
         self._stopping = False
+        self._avoided: set[str] = set()
         self._held = ExitStack()
 
     def open(self) -> None:
@@ -72,15 +79,24 @@ class Store:
         """Let no run begin any more."""
         self._stopping = True
 
+    def avoid(self, node: str) -> None:
+        """Let no run begin on a node that was handed out before this was known."""
+        self._avoided.add(node)
+
     def close(self) -> None:
         """Let other processes in, and refuse whatever still comes."""
         self._attempts = dict.fromkeys(self._attempts, 0)
         self._held.close()
 
-    def begin(self, run: str, where: str) -> Begun:
-        """Begin a run, or begin it anew: the attempts before are over."""
+    def begin(self, run: str, where: str, known: Collection[str] = ()) -> Begun:
+        """Begin a run, or begin it anew: the attempts before are over.
+
+        On a node to be avoided it begins only if that was `known` when it was handed out: then there is no other.
+        """
         folder = self._folders[run]
         self._require_beginning(run)
+        if node_of(where) in self._avoided - set(known):
+            raise Elsewhere(f"{run} is not begun on {where}")
         self._attempts[run] += 1
         self._in_vain[run] += 1
         self._news.append(Began(run, where, self._attempts[run], reached(folder)))
@@ -93,10 +109,13 @@ class Store:
         """
         if not self._is_current(run, attempt):
             return False
-        for name in sorted(changed, key=order):
-            write_atomically(self._path(run, name), changed[name])
-        for name in gone:
-            self._path(run, name).unlink(missing_ok=True)
+        try:
+            self._write(run, changed, gone)
+        except OSError as error:
+            raise TrainingError(
+                f"{of_the_system(error)}. What was saved before is kept: mend this on the machine that the sweep was "
+                f"started on, then give the same command again."
+            ) from error
         if any(order(name) for name in changed):
             self._in_vain[run] = 0
         return True
@@ -110,6 +129,12 @@ class Store:
         """What was told since the last time."""
         told, self._news = self._news, []
         return told
+
+    def _write(self, run: str, changed: Files, gone: Sequence[str]) -> None:
+        for name in sorted(changed, key=order):
+            write_atomically(self._path(run, name), changed[name])
+        for name in gone:
+            self._path(run, name).unlink(missing_ok=True)
 
     def _is_current(self, run: str, attempt: int) -> bool:
         return 0 < attempt == self._attempts[run]

@@ -1,7 +1,7 @@
 """A run on a node: fetched from the store, gone on with, and sent back as it gets on."""
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
@@ -12,6 +12,7 @@ from typing import Protocol
 from otprune.errors import OtpruneError
 from otprune.experiments import stages
 from otprune.experiments.board import board
+from otprune.experiments.cluster.failing import Failure, failure
 from otprune.experiments.cluster.mirror import Mirror
 from otprune.experiments.cluster.news import News, Said, Stood
 from otprune.experiments.cluster.store import Begun, Files
@@ -33,7 +34,7 @@ class Stopped(Exception):
 class Access(Protocol):
     """The store, as a task sees it."""
 
-    def begin(self, run: str, where: str) -> Begun:
+    def begin(self, run: str, where: str, known: Collection[str] = ()) -> Begun:
         """Begin a run."""
         ...
 
@@ -65,7 +66,7 @@ class Manner:
 
 @dataclass(frozen=True)
 class Assignment:
-    """A run for some node; `folder` is its place in the store.
+    """A run for some node; `folder` is its place in the store, `suspects` the nodes on which runs had failed by then.
 
     >>> Assignment(Path("runs/a"), Experiment("digits_net", "digits")).run
     'a'
@@ -74,6 +75,7 @@ class Assignment:
     folder: Path
     experiment: Experiment
     manner: Manner = Manner()
+    suspects: frozenset[str] = frozenset()
 
     @property
     def run(self) -> str:
@@ -81,7 +83,7 @@ class Assignment:
         return self.folder.name
 
 
-def perform(assigned: Assignment, store: Access, where: str) -> str | None:
+def perform(assigned: Assignment, store: Access, where: str) -> Failure | None:
     """Do a run from wherever the store has it to its end; return what went wrong with it, where something did.
 
     >>> import tempfile
@@ -94,20 +96,30 @@ def perform(assigned: Assignment, store: Access, where: str) -> str | None:
     >>> (folder / "record.json").exists()
     True
     """
-    begun = store.begin(assigned.run, where)
-    with TemporaryDirectory(prefix="otprune-") as temporary:
-        mirror = Mirror(Path(temporary, assigned.run), partial(store.put, assigned.run, begun.attempt))
-        mirror.fetch(begun.files)
-        try:
-            _work(assigned, mirror, partial(store.tell, begun.attempt))
-        except KeyboardInterrupt as interrupted:
-            mirror.send()
-            raise Stopped(f"{assigned.folder}: stopped and saved") from interrupted
-        except (OtpruneError, OSError) as error:
-            with suppress(OSError):  # of a disk that is full, say, there is word already
-                mirror.send()
-            return str(error).replace(str(mirror.folder), str(assigned.folder))
+    begun = store.begin(assigned.run, where, assigned.suspects)
+    copy = assigned.folder
+    try:
+        with TemporaryDirectory(prefix="otprune-", ignore_cleanup_errors=True) as temporary:
+            copy = Path(temporary, assigned.run)
+            mirror = Mirror(copy, partial(store.put, assigned.run, begun.attempt))
+            mirror.fetch(begun.files)
+            _saved_work(assigned, mirror, partial(store.tell, begun.attempt))
+    except (OtpruneError, OSError) as error:
+        return failure(error, where, assigned.folder, copy)
     return None
+
+
+def _saved_work(assigned: Assignment, mirror: Mirror, tell: Callable[[News], None]) -> None:
+    """However it ends, the store has what was saved."""
+    try:
+        _work(assigned, mirror, tell)
+    except KeyboardInterrupt as interrupted:
+        mirror.send()
+        raise Stopped(f"{assigned.folder}: stopped and saved") from interrupted
+    except (OtpruneError, OSError):
+        with suppress(OtpruneError, OSError):  # of a disk that is full, say, there is word already
+            mirror.send()
+        raise
 
 
 def _work(assigned: Assignment, mirror: Mirror, tell: Callable[[News], None]) -> None:

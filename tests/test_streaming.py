@@ -1,5 +1,6 @@
 """Training on a stream of batches is training on the same batches in memory, and goes on wherever it was broken off."""
 
+import multiprocessing
 import os
 import signal
 import time
@@ -20,6 +21,7 @@ from otprune.training.data.folder import ImageFolderDataset
 from otprune.training.data.images import Images
 from otprune.training.data.pixels import normalized
 from otprune.training.evaluation import accuracy
+from otprune.training.failures import RunsFailed
 from otprune.training.feed import calibration
 from otprune.training.loop import train, train_together
 from otprune.training.run import EpochRecord, Run, Training
@@ -188,6 +190,31 @@ def test_an_unreadable_file_is_counted_and_another_one_trained_on(images: Path) 
     train(run)
     assert [path.name for path in data.unreadable] == ["7.png"]
     assert run.steps == 5 and all(epoch.loss > 0 for epoch in run.history)
+
+
+def a_reader() -> int:
+    """The process that reads for the only loader of this one."""
+    return next(child.pid or 0 for child in multiprocessing.active_children())
+
+
+def test_a_reader_that_is_killed_fails_the_run_that_needs_it_and_no_other(images: Path) -> None:
+    """Long before its batches are all had, so that the run waits for one that cannot come."""
+    before = signal.getsignal(signal.SIGCHLD)
+    fed = streamed_run(images, None, workers=1, training=replace(TRAINING, epochs=50))
+    other = Run(net(), IN_MEMORY, PLAIN)
+    killed: list[int] = []
+
+    def kill(run: Run, epoch: EpochRecord) -> None:
+        if run is fed and not killed:
+            killed.append(a_reader())
+            os.kill(killed[0], signal.SIGKILL)
+
+    with pytest.raises(RunsFailed) as failed:
+        train_together([fed, other], kill)
+    [(run, error)] = failed.value.errors
+    assert run is fed and isinstance(error, DataError)
+    assert f"({killed[0]}) was killed" in str(error) and "give the same command again" in str(error)
+    assert other.done and signal.getsignal(signal.SIGCHLD) is before
 
 
 def test_fewer_images_than_a_batch_are_refused(images: Path) -> None:

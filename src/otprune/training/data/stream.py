@@ -15,6 +15,7 @@ from torch.utils.data import DataLoader, Sampler
 from torch.utils.data import Dataset as TorchDataset
 
 from otprune.errors import DataError
+from otprune.training.data.readers import batches_of
 from otprune.training.data.seeds import derived_seed, generator, seeded
 from otprune.training.data.share import WHOLE, Share
 
@@ -129,7 +130,7 @@ class Batches:
     def epoch(self, number: int, skip: int = 0) -> Iterator[tuple[Tensor, Tensor]]:
         """The batches of an epoch; a resumed run skips those it has had, without reading them."""
         self._order.epoch, self._order.skip = number, skip
-        for batch in self._loader:
+        for batch in batches_of(self._loader):
             if batch.error is not None:
                 raise DataError(batch.error)
             self._note(batch.unreadable)

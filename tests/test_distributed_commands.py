@@ -2,6 +2,8 @@
 
 import json
 import os
+import re
+import socket
 import time
 from pathlib import Path
 
@@ -12,11 +14,14 @@ from safetensors.torch import load_file
 from otprune.cli.running import errors_in_one_line
 from otprune.cli.together import run_together
 from otprune.errors import TrainingError
-from otprune.training import distributed
+from otprune.training import distributed, same_folder
 from otprune.training.asking import EVERY_STEPS
 from otprune.training.checkpoint import checkpoints
+from otprune.training.holding import holding
+from otprune.training.same_folder import require_same_folder
 from tests.disturbed import FAILED, INTERRUPT_AT, INTERRUPTED, KILLED, restarts, train_disturbed
 from tests.groups import difference, finished, found, otprune_together, together, torchrun
+from tests.processes import command
 
 SMALL = ("--model", "tests.small_runs:net", "--data", "digits", "--device", "cpu")
 DISTURBED = ("--model", "tests.disturbed:net", "--data", "digits", "--device", "cpu", "--epochs", "2")
@@ -83,6 +88,42 @@ def test_what_cannot_be_done_together_is_told_once(arguments: tuple[str, ...], s
     assert sorted(said in done.err for done in ends) == [False, True]
     assert "".join(done.err for done in ends).count("\n") == 1
     assert not (tmp_path / "run").exists()
+
+
+def test_a_folder_that_only_the_first_process_sees_is_refused_before_training(tmp_path: Path) -> None:
+    for rank in "01":
+        (tmp_path / rank).mkdir()
+    assert finished(2, command_in_a_folder_of_its_own, ("train", *SMALL, "--out", "run"), tmp_path) == [1, 1]
+    errors = [(tmp_path / f"err-{rank}").read_text() for rank in "01"]
+    said = f"run is not the same folder for the processes that train together: .* number 1 on {socket.gethostname()}"
+    assert re.match(said, "".join(errors)) and "a folder that all of them see" in "".join(errors)
+    assert sorted(error.count("\n") for error in errors) == [0, 1]
+    assert [path.name for path in (tmp_path / "0" / "run").iterdir()] == [".lock"]  # nothing is claimed, no file stays
+
+
+def command_in_a_folder_of_its_own(arguments: tuple[str, ...], place: Path) -> None:
+    """As on machines that share no disk."""
+    rank = os.environ["RANK"]
+    os.chdir(place / rank)
+    command(arguments, place / f"out-{rank}", place / f"err-{rank}")
+
+
+def test_the_file_that_shows_a_folder_to_all_goes_with_what_kills_leave(tmp_path: Path) -> None:
+    together(2, leave_what_a_kill_leaves, tmp_path)
+    [left] = tmp_path.glob(".seen.*")
+    with holding([tmp_path]):
+        assert not left.exists()
+
+
+def leave_what_a_kill_leaves(folder: Path) -> None:
+    """A check that goes well and leaves nothing, and then the file of one that never ended."""
+
+    def leave() -> None:
+        assert not list(folder.iterdir())
+        same_folder._left_in(folder)
+
+    require_same_folder(folder)
+    distributed.led(leave)
 
 
 def test_a_verb_for_one_process_is_refused_aloud_though_the_others_could_end_before_the_first_speaks() -> None:

@@ -25,6 +25,7 @@ from otprune.training.data import AnyDataset, Part, Progress, StreamedDataset
 from otprune.training.data.seeds import seeded
 from otprune.training.evaluation import accuracy
 from otprune.training.holding import hold
+from otprune.training.same_folder import require_same_folder
 
 HOLD_OUT_SEED = 0  # one for all, so that every seed of a sweep is judged on the same images
 
@@ -58,6 +59,8 @@ class Pipeline:
         self.data, self.held_out = _split(self.source, self.experiment.hold_out)
         self._require_fit()  # first: a folder must not be claimed for what can never run
         distributed.require_same("settings", self.experiment.to_dict())
+        distributed.led(self._hold)
+        require_same_folder(self.folder)
         distributed.led(self._claim)
         self._read_results()
 
@@ -133,8 +136,10 @@ class Pipeline:
         """How to feed the models of this experiment."""
         return feeding(self.data, self.source.preparation)
 
-    def _claim(self) -> None:
+    def _hold(self) -> None:
         weakref.finalize(self, hold(self.folder))
+
+    def _claim(self) -> None:
         claim(self.folder, self.experiment)
         self._describe_data()
 

@@ -10,11 +10,12 @@ import pytest
 
 from otprune.report.summary import over_seeds, summarize, summary
 from otprune.training.holding import holding
-from tests.command_line import Done, otprune
+from tests.command_line import DIGITS, Done, otprune, run_here
 from tests.processes import start
 
 NET = "tests.small_runs:net"
 ASKED: dict[str, object] = {"model": NET, "epochs": 1, "finetune_epochs": 1, "ratio": 0.3, "rule": "ns"}
+COMMAND = DIGITS | ASKED
 
 
 def read(path: Path) -> Any:
@@ -104,6 +105,41 @@ def hold_for_a_while(folder: Path, ready: Path) -> None:
         while not list(folder.glob("*/record.json")):
             time.sleep(0.01)
         time.sleep(1)
+
+
+@pytest.mark.parametrize("name", ["results.json", "config.json"])
+def test_a_run_with_a_damaged_file_is_set_aside_and_the_others_run(name: str, tmp_path: Path) -> None:
+    first = run_here("sweep", **COMMAND, lam="1e-3", out=tmp_path)
+    assert first.code == 0, first.err
+    damaged = tmp_path / "lam1e-3-seed0" / name
+    damaged.write_bytes(damaged.read_bytes()[:20])
+    done = run_here("sweep", **COMMAND, lam="1e-3,1e-2", out=tmp_path)
+    assert done.code == 1 and done.err.startswith(f"{damaged}: is not what a run writes") and done.err.count("\n") == 1
+    assert [run["run"] for run in read(tmp_path / "summary.json")["runs"]] == ["lam1e-3-seed0", "lam1e-2-seed0"]
+    assert len(damaged.read_bytes()) == 20  # left to be mended, as the message says how to
+
+
+def test_damage_is_told_with_what_else_goes_wrong(tmp_path: Path) -> None:
+    damaged = tmp_path / "lam1e-3-seed0" / "results.json"
+    damaged.parent.mkdir()
+    damaged.write_text("{")
+    alone = run_here("sweep", **COMMAND, lam="1e-3", out=tmp_path)
+    assert alone.code == 1 and alone.err.startswith(f"{damaged}: ") and not (tmp_path / "summary.json").exists()
+    beside = run_here("sweep", **COMMAND, lam="1e-3,1e30", out=tmp_path)
+    assert beside.code == 1 and beside.err.startswith(f"{damaged}: ")
+    assert beside.err.splitlines()[1].startswith(f"{tmp_path / 'lam1e30-seed0' / 'train'}: ")
+
+
+def test_what_is_no_run_of_the_sweep_and_cannot_be_read_is_left_out_with_a_warning(tmp_path: Path) -> None:
+    for name, content in {"old": '{"experiment": {', "older": "[]"}.items():
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "record.json").write_text(content)
+    done = run_here("sweep", **COMMAND, lam="1e-3", out=tmp_path)
+    assert done.code == 0, done.err
+    left_out = [line.partition(" is left out of the summary")[0] for line in done.err.splitlines()]
+    assert left_out == [str(tmp_path / name) for name in ("old", "older")]
+    assert [run["run"] for run in read(tmp_path / "summary.json")["runs"]] == ["lam1e-3-seed0"]
+    assert "lam1e-3-seed0" in (tmp_path / "summary.md").read_text(encoding="utf-8")
 
 
 def test_a_sweep_that_never_began_leaves_nothing(tmp_path: Path) -> None:

@@ -1,6 +1,6 @@
 """The verb for many runs: the grid of networks, λ and seeds, on this machine or on a Ray cluster."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
@@ -13,7 +13,8 @@ from otprune.cli.app import app
 from otprune.cli.flags import NUMBERS, PANELS, RUN, Config, Deterministic, Device, numbers, with_settings
 from otprune.cli.pipelines import run_all, show
 from otprune.cli.running import console, errors_in_one_line, opened, reports, say
-from otprune.errors import TrainingError
+from otprune.cli.summarizing import summarize_readable
+from otprune.errors import OtpruneError, TrainingError
 from otprune.experiments import stages
 from otprune.experiments.board import board
 from otprune.experiments.cluster.driver import Portion, sweep_on
@@ -21,14 +22,14 @@ from otprune.experiments.cluster.following import OnScreen
 from otprune.experiments.experiment import Experiment
 from otprune.experiments.explained import MEANINGS
 from otprune.experiments.fields import Flat
-from otprune.experiments.folder import FINETUNED, RECORD, read_json
+from otprune.experiments.folder import FINETUNED, RECORD, damage, read_json
 from otprune.experiments.grid import Grid, is_finished
 from otprune.experiments.pipeline import Pipeline
 from otprune.experiments.reporting import Report, Several
 from otprune.experiments.runs_table import InTable, RunsTable, State, moving
 from otprune.experiments.screen import broken
 from otprune.experiments.settings import resolved
-from otprune.report.summary import JSON, MARKDOWN, over_seeds, summarize
+from otprune.report.summary import JSON, MARKDOWN, over_seeds
 from otprune.training.determinism import determinism
 from otprune.training.failures import RunsFailed
 from otprune.training.holding import holding
@@ -87,16 +88,18 @@ def sweep(
     """
     with errors_in_one_line(given), determinism(deterministic):
         models = _names(model)
-        experiments = _grid(models, lam, seeds, _first(models) | given, config).experiments(out, given, config)
-        try:
-            if ray is None:
-                run_all(experiments, device, together, _in_a_table)
-            else:
-                _run_on(ray, experiments, device, Portion(cpus_per_run, gpus_per_run, together), deterministic)
-        except RunsFailed:
-            _summarize(out)  # of those that are finished
-            raise
-        _summarize(out)
+        grid = _grid(models, lam, seeds, _first(models) | given, config)
+        with _damaged_set_aside(grid.folders(out)) as damaged:
+            experiments = grid.experiments(out, given, config, without=damaged)
+            try:
+                if ray is None:
+                    run_all(experiments, device, together, _in_a_table)
+                else:
+                    _run_on(ray, experiments, device, Portion(cpus_per_run, gpus_per_run, together), deterministic)
+            except RunsFailed:
+                _summarize(out)  # of those that are finished
+                raise
+            _summarize(out)
 
 
 def _names(text: str | None) -> list[str]:
@@ -127,6 +130,22 @@ def _written(lams: str) -> list[str]:
         raise typer.BadParameter("there is no number in it", param_hint="--lam")
     numbers(",".join(found), float, "lam")
     return found
+
+
+@contextmanager
+def _damaged_set_aside(folders: Collection[Path]) -> Iterator[Collection[Path]]:
+    """The folders of runs with a file that cannot be read: told at the end, with what goes wrong with the others."""
+    found = [(folder, error) for folder in folders if (error := damage(folder)) is not None]
+    if found and len(found) == len(folders):
+        raise RunsFailed(found)
+    try:
+        yield [folder for folder, _ in found]
+    except OtpruneError as error:
+        if not found:
+            raise
+        raise RunsFailed([*found, *(error.errors if isinstance(error, RunsFailed) else [(None, error)])]) from error
+    if found:
+        raise RunsFailed(found)
 
 
 @contextmanager
@@ -180,7 +199,7 @@ def _missing(experiments: Mapping[Path, Experiment], screen: Console) -> dict[Pa
 def _summarize(out: Path) -> None:
     screen = console()
     with holding([out], PATIENCE):  # what a kill left of summaries before goes; another sweep may be at the same
-        means = over_seeds(summarize(out))
+        means = over_seeds(summarize_readable(out))
     if means is not None:
         table = Table(*map(broken, means.header))
         for row in means.rows:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from otprune.errors import TrainingError
+from otprune.experiments.contents import Results, well_formed
 from otprune.experiments.experiment import Experiment
 from otprune.experiments.fields import flat
 from otprune.files import write_atomically
@@ -84,6 +85,29 @@ def configuration(folder: Path) -> Experiment | None:
     """
     path = folder / CONFIGURATION
     return Experiment.from_dict(read_json(path), str(path)) if path.exists() else None
+
+
+def damage(folder: Path) -> TrainingError | None:
+    """What is wrong with a file of a run that it cannot go on without, and that no command makes anew.
+
+    >>> damage(Path("nowhere"))
+    """
+    try:
+        configuration(folder)
+        measured(folder)
+    except TrainingError as error:
+        return error
+    return None
+
+
+def measured(folder: Path) -> dict[str, Any]:
+    """What the stages of a run have measured so far.
+
+    >>> measured(Path("nowhere"))
+    {}
+    """
+    path = folder / RESULTS
+    return dict(well_formed(Results, read_json(path), path)) if path.exists() else {}
 
 
 def claim(folder: Path, experiment: Experiment) -> None:

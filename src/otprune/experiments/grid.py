@@ -1,7 +1,7 @@
 """The grid of a sweep as data: networks × λ × seeds, each cell a folder and an experiment."""
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -49,16 +49,28 @@ class Grid:
             for seed in range(self.seeds)
         }
 
-    def experiments(self, out: Path, given: Flat, config: str | None = None) -> dict[Path, Experiment]:
+    def folders(self, out: Path) -> dict[Path, Flat]:
+        """The folder of each cell in `out`, and the settings that are its own.
+
+        >>> [folder.name for folder in Grid((), ("1e-4",), seeds=2).folders(Path("runs"))]
+        ['lam1e-4-seed0', 'lam1e-4-seed1']
+        """
+        return {_place(out, name, own): own for name, own in self.cells().items()}
+
+    def experiments(
+        self, out: Path, given: Flat, config: str | None = None, without: Collection[Path] = ()
+    ) -> dict[Path, Experiment]:
         """The experiment of each cell, under its folder in `out`; `given` are the settings that all have in common.
+
+        Cells whose folders are in `without` are left out.
 
         >>> common = {"model": "digits_net", "data": "digits"}
         >>> runs = Grid((), ("1e-4",), seeds=2).experiments(Path("runs"), common)
         >>> [(str(folder), experiment.training.seed) for folder, experiment in runs.items()]
         [('runs/lam1e-4-seed0', 0), ('runs/lam1e-4-seed1', 1)]
         """
-        placed = ((_place(out, name, own), own) for name, own in self.cells().items())
-        return {folder: resolved(given | own, config, folder) for folder, own in placed}
+        placed = self.folders(out)
+        return {folder: resolved(given | placed[folder], config, folder) for folder in placed if folder not in without}
 
 
 def safe(model: str) -> str:

@@ -14,10 +14,9 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 import otprune as ot
 from otprune.errors import ExampleError, ModelError, TrainingError
-from otprune.experiments.contents import Results, well_formed
 from otprune.experiments.experiment import Experiment
 from otprune.experiments.feeding import DATA, feeding
-from otprune.experiments.folder import MADE_BY, RESULTS, claim, found_in, read_json, write_json
+from otprune.experiments.folder import MADE_BY, RESULTS, claim, found_in, measured, write_json
 from otprune.models.building import build_model
 from otprune.training import data as datasets
 from otprune.training import distributed
@@ -145,7 +144,7 @@ class Pipeline:
 
     def _read_results(self) -> None:
         if self.results_file.exists():
-            self.results = dict(well_formed(Results, read_json(self.results_file), self.results_file))
+            self.results = measured(self.folder)
 
     def _describe_data(self) -> None:
         path = self.folder / DATA

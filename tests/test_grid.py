@@ -2,9 +2,13 @@
 
 import os
 import re
+import socketserver
 import sys
+import threading
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from http.server import SimpleHTTPRequestHandler
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -16,6 +20,7 @@ from torch.utils.data import DataLoader
 
 from otprune.errors import TrainingError
 from otprune.experiments import stages
+from otprune.experiments.cluster import connection
 from otprune.experiments.cluster.connection import connected
 from otprune.experiments.cluster.driver import Portion
 from otprune.experiments.cluster.endings import how_to_go_on, told, why_unsaved
@@ -271,6 +276,31 @@ def test_a_cluster_that_cannot_be_used_is_told_at_once(address: str, said: str) 
     pytest.importorskip("ray")
     with pytest.raises(TrainingError, match=said), connected(address):
         pass
+
+
+class Silent(socketserver.BaseRequestHandler):
+    """Says nothing to anybody, for a while."""
+
+    def handle(self) -> None:
+        time.sleep(3)
+
+
+@pytest.mark.parametrize(
+    ("kind", "said"), [(SimpleHTTPRequestHandler, "something else than Ray answers"), (Silent, "timed out")]
+)
+def test_what_is_no_cluster_at_an_address_is_told_soon(
+    kind: type[socketserver.BaseRequestHandler], said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("ray")
+    monkeypatch.setattr(connection, "ANSWERING_SECONDS", 1.0)
+    with socketserver.ThreadingTCPServer(("", 0), kind) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        with (
+            pytest.raises(TrainingError, match=rf"no Ray cluster can be reached .*{said}"),
+            connected(f"127.0.0.1:{server.server_address[1]}"),
+        ):
+            pass
+        server.shutdown()
 
 
 def test_without_ray_the_error_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:

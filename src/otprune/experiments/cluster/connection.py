@@ -1,6 +1,7 @@
 """Ray, imported when a cluster is asked for, and the connection to it."""
 
 import logging
+import os
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,6 +12,8 @@ from otprune.errors import TrainingError
 
 CLIENT = "ray://"
 ANSWERING_SECONDS = 10.0
+NO_SETTINGS, KIND = bytes([0, 0, 0, 4, 0, 0, 0, 0, 0]), 3  # a frame, and where it says of what kind it is
+HELLO = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + NO_SETTINGS
 HERE = ("localhost", "127.0.0.1", "[::1]")
 
 
@@ -64,12 +67,24 @@ def _refuse_client(address: str) -> None:
 
 
 def _require_answer(ray: Any, address: str) -> None:
-    """Where nobody answers, Ray itself would try for minutes; like Ray, by the address that other machines know."""
+    """Where no cluster answers, Ray itself would try for minutes; like Ray, by the address that other machines know."""
     host, colon, port = address.rpartition(":")
     if not colon or not port.isdigit():
         return
     known = ray.util.get_node_ip_address() if host in HERE else host.strip("[]")
-    socket.create_connection((known, int(port)), ANSWERING_SECONDS).close()
+    with socket.create_connection((known, int(port)), ANSWERING_SECONDS) as connection:
+        if os.environ.get("RAY_USE_TLS", "0") in ("0", ""):  # else all is encrypted, this as well
+            _require_grpc(connection)
+
+
+def _require_grpc(connection: socket.socket) -> None:
+    """What a cluster speaks: gRPC, which is HTTP/2, where each side begins with a frame of settings."""
+    connection.sendall(HELLO)
+    answer = b""
+    while len(answer) < len(NO_SETTINGS) and (more := connection.recv(len(NO_SETTINGS) - len(answer))):
+        answer += more
+    if len(answer) < len(NO_SETTINGS) or answer[KIND] != NO_SETTINGS[KIND]:
+        raise ConnectionError("something else than Ray answers")
 
 
 def first_line(error: Exception) -> str:

@@ -6,12 +6,12 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Protocol
 
 from otprune.errors import OtpruneError
 from otprune.experiments import stages
 from otprune.experiments.board import board
+from otprune.experiments.cluster.copies import place_for_a_copy
 from otprune.experiments.cluster.failing import Failure, failure
 from otprune.experiments.cluster.mirror import Mirror
 from otprune.experiments.cluster.news import News, Said, Stood
@@ -99,8 +99,8 @@ def perform(assigned: Assignment, store: Access, where: str) -> Failure | None:
     begun = store.begin(assigned.run, where, assigned.suspects)
     copy = assigned.folder
     try:
-        with TemporaryDirectory(prefix="otprune-", ignore_cleanup_errors=True) as temporary:
-            copy = Path(temporary, assigned.run)
+        with place_for_a_copy() as place:
+            copy = place / assigned.run
             mirror = Mirror(copy, partial(store.put, assigned.run, begun.attempt))
             mirror.fetch(begun.files)
             _saved_work(assigned, mirror, partial(store.tell, begun.attempt))

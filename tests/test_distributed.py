@@ -27,7 +27,7 @@ from otprune.training.sync_norm import synchronize
 from otprune.training.working_copy import shared_copy
 from tests import processes, streams
 from tests.gpu import GPU
-from tests.groups import TRAINING, a_store, difference, found, left, net, together, trained
+from tests.groups import TRAINING, a_store, difference, found, left, net, together, trained, who
 from tests.processes import DIGITS
 
 CPU = torch.device("cpu")
@@ -268,9 +268,21 @@ def test_a_synchronized_batch_norm_keeps_its_hooks_its_parameters_and_its_statis
     assert worker[0].num_batches_tracked is not None
 
 
-def test_a_process_that_was_told_half_of_who_it_is_asks_for_torchrun() -> None:
-    with pytest.raises(TrainingError, match="start them with torchrun"):
-        distributed.launched({"WORLD_SIZE": "2", "RANK": "0"})
+@pytest.mark.parametrize(
+    ("told", "said"),
+    [
+        ({"LOCAL_RANK": ""}, "RANK and LOCAL_RANK do not say which"),
+        ({"MASTER_ADDR": ""}, "MASTER_ADDR and MASTER_PORT do not say where"),
+        ({"MASTER_PORT": "none"}, "MASTER_ADDR and MASTER_PORT do not say where"),
+    ],
+)
+def test_a_process_that_was_told_half_of_who_it_is_asks_for_torchrun(told: dict[str, str], said: str) -> None:
+    with a_store() as where:
+        environment = who(0, 2) | where
+    assert distributed.launched(environment) == Group(0, 2)
+    for half in (environment | told, {name: value for name, value in environment.items() if name not in told}):
+        with pytest.raises(TrainingError, match=f"{said}.*: start them with torchrun"):
+            distributed.launched(half)
 
 
 @pytest.mark.parametrize("synchronized", [False, True], ids=["each by its share", "synchronized"])

@@ -74,7 +74,8 @@ _here = _Joined()
 def launched(environment: Mapping[str, str] | None = None) -> Group | None:
     """Who torchrun says that this process is; None where it is alone.
 
-    >>> launched({"RANK": "1", "WORLD_SIZE": "2", "LOCAL_RANK": "1"})
+    >>> where = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29500"}
+    >>> launched({"RANK": "1", "WORLD_SIZE": "2", "LOCAL_RANK": "1"} | where)
     Group(rank=1, size=2, local_rank=1)
     >>> launched({})
     """
@@ -88,6 +89,11 @@ def launched(environment: Mapping[str, str] | None = None) -> Group | None:
             f"WORLD_SIZE={found['WORLD_SIZE']} is set, so this is one of several processes, but RANK and LOCAL_RANK do "
             f"not say which: start them with torchrun, or unset WORLD_SIZE"
         ) from error
+    if not found.get("MASTER_ADDR") or not found.get("MASTER_PORT", "").isdigit():
+        raise TrainingError(
+            f"WORLD_SIZE={found['WORLD_SIZE']} is set, so this is one of several processes, but MASTER_ADDR and "
+            f"MASTER_PORT do not say where they meet: start them with torchrun, or unset WORLD_SIZE"
+        )
     return Group(rank, size, local)
 
 

@@ -286,6 +286,36 @@ def test_a_process_that_was_told_half_of_who_it_is_asks_for_torchrun(told: dict[
 
 
 @pytest.mark.parametrize("synchronized", [False, True], ids=["each by its share", "synchronized"])
+def test_buffers_of_any_type_are_the_first_processes_in_all(synchronized: bool, tmp_path: Path) -> None:
+    together(2, train_with_odd_buffers, tmp_path, synchronized)
+    for number in range(2):
+        buffers = found(tmp_path, number)
+        assert buffers["0.mask"].tolist() == [True, False] and buffers["0.shorts"].tolist() == [[7, 7, 7]]
+        assert buffers["0.batches"].dtype == torch.int16 and buffers["0.batches"] == 2 * (1347 // 400) + 10
+
+
+class Buffered(nn.Module):
+    """Buffers that begin with the number of the process, one of which counts batches."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__()
+        self.register_buffer("mask", torch.tensor([number == 0, number == 1]))
+        self.register_buffer("shorts", torch.full((1, 3), 7 + number, dtype=torch.int16))
+        self.register_buffer("batches", torch.tensor(10 * (number + 1), dtype=torch.int16))
+
+    def forward(self, images: Tensor) -> Tensor:
+        self.batches += self.training
+        return images
+
+
+def train_with_odd_buffers(folder: Path, synchronized: bool) -> None:
+    model = nn.Sequential(Buffered(distributed.share().number), net().float())
+    train(Run(model, DIGITS, Training(epochs=2, batch=400, sync_batch_norm=synchronized)))
+    assert not hasattr(model, "_ddp_params_and_buffers_to_ignore")  # it is the user's
+    left(folder, model.state_dict())
+
+
+@pytest.mark.parametrize("synchronized", [False, True], ids=["each by its share", "synchronized"])
 @pytest.mark.parametrize("device", [GPU])
 def test_a_group_of_one_on_a_gpu_trains_what_a_captured_step_trains(
     device: str, synchronized: bool, monkeypatch: pytest.MonkeyPatch

@@ -16,13 +16,13 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
-from torch.nn.parallel import DistributedDataParallel
 
 from otprune.errors import TrainingError
 from otprune.tensors import named_tensors
 from otprune.training.batch_loss import Teacher
 from otprune.training.chance import Chance
 from otprune.training.distributed import Group
+from otprune.training.sending import send, trained_together
 from otprune.training.sgd import Optimization
 from otprune.training.step import Step
 from otprune.training.sync_norm import synchronize
@@ -68,8 +68,9 @@ class GroupStep(Step):
         if self._on_gpu:
             self._worker.compile(dynamic=False)
         devices = [self.device] if self._on_gpu else None
-        self._worker = DistributedDataParallel(self._worker, device_ids=devices)
-        _start_alike(model)  # on a GPU the module inside has copies of the weights, which follow the model's
+        self._worker = trained_together(self._worker, devices)
+        # To start alike. On a GPU the module inside has copies of the weights, which follow the model's.
+        send(named_tensors(model).values())
 
     def load(self, pixels: Tensor, labels: Tensor, done: int = 0) -> None:
         """Put this process's images of the next steps in place."""
@@ -98,13 +99,3 @@ class GroupStep(Step):
         both = torch.stack([loss.double(), hits.double()])
         dist.all_reduce(both)
         return both[0], both[1]
-
-
-@torch.no_grad()
-def _start_alike(model: nn.Module) -> None:
-    """Give all processes the parameters and buffers of the leader."""
-    for tensor in named_tensors(model).values():
-        sent = tensor.contiguous()
-        dist.broadcast(sent, 0)
-        if sent is not tensor:
-            tensor.copy_(sent)

@@ -8,12 +8,12 @@ from typing import Annotated
 import typer
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from otprune.cli.app import app
 from otprune.cli.flags import NUMBERS, PANELS, RUN, Config, Deterministic, Device, numbers, with_settings
 from otprune.cli.pipelines import run_all, show
 from otprune.cli.running import console, errors_in_one_line, opened, reports, say
-from otprune.cli.summarizing import summarize_readable
 from otprune.errors import OtpruneError, TrainingError
 from otprune.experiments import stages
 from otprune.experiments.board import board
@@ -29,7 +29,7 @@ from otprune.experiments.reporting import Report, Several
 from otprune.experiments.runs_table import InTable, RunsTable, State, moving
 from otprune.experiments.screen import broken
 from otprune.experiments.settings import resolved
-from otprune.report.summary import JSON, MARKDOWN, over_seeds
+from otprune.report.summary import JSON, MARKDOWN, over_seeds, summarize
 from otprune.training.determinism import determinism
 from otprune.training.failures import RunsFailed
 from otprune.training.holding import holding
@@ -199,10 +199,18 @@ def _missing(experiments: Mapping[Path, Experiment], screen: Console) -> dict[Pa
 def _summarize(out: Path) -> None:
     screen = console()
     with holding([out], PATIENCE):  # what a kill left of summaries before goes; another sweep may be at the same
-        means = over_seeds(summarize_readable(out))
+        means = over_seeds(summarize(out, _tell_left_out))
     if means is not None:
         table = Table(*map(broken, means.header))
         for row in means.rows:
-            table.add_row(*row)
+            table.add_row(*map(Text, row))  # in which nothing is markup
         screen.print(table)
     say(screen, f"the summary is {out / MARKDOWN}, and for programs {out / JSON}")
+
+
+def _tell_left_out(run: Path) -> None:
+    typer.echo(
+        f"{run} is left out of the summary, since its {RECORD} cannot be read: delete that file, or the folder. "
+        f"The command that began the run writes it anew.",
+        err=True,
+    )

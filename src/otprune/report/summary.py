@@ -6,6 +6,7 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
+from otprune.errors import OtpruneError
 from otprune.experiments import cells
 from otprune.experiments.contents import Record, well_formed
 from otprune.experiments.experiment import Experiment
@@ -29,8 +30,10 @@ class Shown:
     rows: Sequence[Sequence[str]]
 
 
-def summarize(folder: Path) -> dict[str, Any]:
+def summarize(folder: Path, unreadable: Callable[[Path], None] | None = None) -> dict[str, Any]:
     """Write what came of all runs in a sweep's folder, also of those of a sweep before: summary.json, summary.md.
+
+    A run whose record cannot be read is left out, which `unreadable` is told of; without that, it is an error.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -39,7 +42,15 @@ def summarize(folder: Path) -> dict[str, Any]:
     {'runs': [], 'over_seeds': []}
     ['summary.json', 'summary.md']
     """
-    found = summary({path.parent.name: _record(path) for path in folder.glob(f"*/{RECORD}")})
+    records = {}
+    for path in sorted(folder.glob(f"*/{RECORD}")):
+        try:
+            records[path.parent.name] = _record(path)
+        except (OtpruneError, OSError):  # the latter where it is no file at all
+            if unreadable is None:
+                raise
+            unreadable(path.parent)
+    found = summary(records)
     write_json(folder / JSON, found)
     write_atomically(folder / MARKDOWN, _page(found).encode())
     return found

@@ -171,7 +171,7 @@ class _Driver:
         if failure.of_node:
             self._store.avoid(node_of(failure.where))
         if self._suspects.lets_try_again(run.run, failure, _with_room(self._ray, self._cpus, self._gpus)):
-            self._follower.remark(f"{failure.text} {run.run} is tried once more, on another node.")
+            self._follower.remark(f"{run.run} is tried once more, on another node: {failure.text}")
             self._submit(run)
         else:
             self._set_aside(run, self._suspects.told(run.run, failure))

@@ -62,7 +62,7 @@ class Suspects:
         'on host/3d4e5f: no space left on device. It failed on host/0a1b2c before.'
         """
         before = self.tried.get(run, failure.where)
-        return failure.text if before == failure.where else f"{failure.text} It failed on {before} before."
+        return failure.text if before == failure.where else f"{failure.text.rstrip('.')}. It failed on {before} before."
 
 
 def node_of(where: str) -> str:
@@ -83,8 +83,14 @@ def failure(error: OtpruneError | OSError, where: str, folder: Path, copy: Path)
     if not may_be_of_the_node(error):
         return Failure(str(error).replace(str(copy), str(folder)), where)
     cause = error if isinstance(error, OSError) else error.__cause__
-    text = f"{of_the_system(cause)}. {MEND}" if isinstance(cause, OSError) else str(error)
+    text = f"{of_the_system(_with_a_name(cause, copy))}. {MEND}" if isinstance(cause, OSError) else str(error)
     return Failure(f"{folder}: on {where}: {text}", where, of_node=True)
+
+
+def _with_a_name(error: OSError, copy: Path) -> OSError:
+    """Of a file that it was written to, the system may say only what went wrong."""
+    known = error.filename is not None or error.strerror is None
+    return error if known else OSError(error.errno, error.strerror, str(copy))
 
 
 def may_be_of_the_node(error: Exception) -> bool:

@@ -12,7 +12,7 @@ from otprune.experiments.cluster.failing import Failure, Suspects, node_of
 from otprune.experiments.cluster.news import News
 from otprune.experiments.cluster.remote import SHORT, RemoteStore, pinned_store, submitted
 from otprune.experiments.cluster.store import Elsewhere
-from otprune.experiments.cluster.work import Assignment, Manner
+from otprune.experiments.cluster.work import Assignment, Manner, Stopped
 from otprune.experiments.experiment import Experiment
 from otprune.training.failures import SetAside
 from otprune.training.loop import SAVE_EVERY_SECONDS
@@ -158,7 +158,10 @@ class _Driver:
         return self._suspects.to_avoid(_with_room(self._ray, self._cpus, self._gpus)) if self._suspects.nodes else set()
 
     def _unbind(self) -> None:
-        """Where every other node is lost, runs that wait for one are taken back, and handed out without that bond."""
+        """Where no other node is left, runs that may wait for one are taken back, and handed out without that bond.
+
+        One that has begun saves itself before, and goes on from there.
+        """
         if self._bound and not self._to_avoid():
             for reference in self._bound & self._under_way.keys():
                 self._ray.cancel(reference)
@@ -177,7 +180,7 @@ class _Driver:
             self._set_aside(run, self._suspects.told(run.run, failure))
 
     def _end_by(self, run: Assignment, error: Exception) -> None:
-        if isinstance(error, Elsewhere | self._ray.exceptions.TaskCancelledError):
+        if isinstance(error, Elsewhere | Stopped | self._ray.exceptions.TaskCancelledError):
             self._submit(run)
         else:
             self._set_aside(run, told(error))

@@ -198,7 +198,7 @@ def test_a_file_that_cannot_be_written_is_refused_before_anything_is_timed(run: 
     for target, why in (
         (tmp_path, "is a folder: name the file to write"),
         (tmp_path / "file" / "x.json", f"cannot be written, since {tmp_path / 'file'} is no folder: name another file"),
-        (tmp_path / ("x" * 250), "cannot be written (file name too long): nothing was done yet"),
+        (tmp_path / ("x" * 250), "cannot be written (File name too long): nothing was done yet"),
     ):
         done = bench(run, "--iters", 10**9, "--json", target)  # which would take weeks
         assert done.code == 1 and done.err.startswith(f"{target}: {why}") and len(done.err.splitlines()) == 1, done.err

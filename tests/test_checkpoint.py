@@ -153,3 +153,13 @@ def test_what_is_no_state_dict_is_refused_and_one_inside_is_named(
     torch.save(content(nn.Linear(2, 2).state_dict()), tmp_path / "model.pt")
     with pytest.raises(CheckpointError, match=said):
         ot.load(nn.Linear(2, 2), tmp_path / "model.pt")
+
+
+def test_modules_are_told_their_version_whichever_way_they_were_saved(tmp_path: Path) -> None:
+    """MNASNet asks for it when it is loaded."""
+    mnasnet = pytest.importorskip("torchvision").models.mnasnet0_5
+    model = mnasnet()
+    torch.save(model.state_dict(), tmp_path / "model.pt")
+    ot.save(model, tmp_path / "model.safetensors")
+    for name in ("model.pt", "model.safetensors"):
+        torch.testing.assert_close(ot.load(mnasnet(), tmp_path / name).state_dict(), model.state_dict())

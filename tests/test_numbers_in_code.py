@@ -10,6 +10,7 @@ from torch import fx, nn
 
 import otprune as ot
 from otprune.errors import VerificationError
+from otprune.location import code_running
 
 EXAMPLE = torch.zeros(1, 3, 8, 8, dtype=torch.float64)
 MODEL = """
@@ -75,3 +76,31 @@ def test_a_plan_does_not_fit_after_a_number_was_changed(tmp_path: Path) -> None:
         VerificationError, match=r"calculates with 0\.25 in aten\.mul\.\w+ in Net\.forward.*after\.py:12"
     ):
         ot.prune(changed, plan)
+
+
+def test_a_plan_for_other_lines_says_to_plan_again(tmp_path: Path) -> None:
+    plan = ot.plan(defined(tmp_path / "before.py", MODEL.format(number="0.5")), EXAMPLE)
+    more = MODEL.format(number="0.5").replace("        features =", "        images = images + 0\n        features =")
+    with pytest.raises(VerificationError, match=r"where the original did not: .* plan again"):
+        ot.prune(defined(tmp_path / "after.py", more), plan)
+
+
+def test_places_are_the_same_whether_a_comprehension_is_a_function_or_not() -> None:
+    """It is one in Python 3.11, and none in 3.12."""
+    places = [code_running() for _ in range(1)]
+    function = "test_places_are_the_same_whether_a_comprehension_is_a_function_or_not"
+    assert places == [f"{function}+2"]
+
+
+class TakesAModel(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = nn.Conv2d(3, 4, 1)
+
+    def forward(self, model: torch.Tensor) -> torch.Tensor:
+        scores: torch.Tensor = self.conv(model)
+        return scores
+
+
+def test_arguments_may_have_any_name() -> None:
+    assert ot.cost(TakesAModel(), {"model": torch.zeros(1, 3, 2, 2)}).parameters == 16

@@ -91,6 +91,17 @@ def test_channels_are_kept_at_multiples_of_what_is_asked_for(trained: Path) -> N
     assert any((layer["channels"] - layer["negligible"]) % 4 for layer in layers)  # the thresholds alone keep others
 
 
+def test_a_copy_of_what_was_trained_is_pruned_on_its_own(trained: Path, tmp_path: Path) -> None:
+    """As the page on deploying says: the settings and the weights are all that it takes."""
+    other = tmp_path / "other"
+    other.mkdir()
+    for name in ("config.json", "sparse.safetensors"):
+        shutil.copy(trained / name, other)
+    done = run_here("run", out=other, finetune_epochs=0)
+    assert done.code == 0, done.err
+    assert results(other)["accuracy_sparse"] == results(trained)["accuracy_sparse"]
+
+
 def test_a_budget_is_met_and_the_record_says_what_was_tried(trained: Path) -> None:
     done = run_here("prune", out=trained, flops=0.5)
     assert done.code == 0, done.err

@@ -3,6 +3,7 @@
 import copy
 import json
 import zipfile
+from collections import OrderedDict
 from pathlib import Path
 from typing import Any
 
@@ -104,7 +105,8 @@ def _read_torch(path: Path) -> dict[str, Tensor]:
         raise CheckpointError(
             f"{path}: is no state dict (names to tensors){_inside(found)}. Save model.state_dict() alone."
         )
-    return dict(found)
+    tensors: dict[str, Tensor] = found  # and what torch notes beside it: the versions of its modules
+    return tensors
 
 
 def _inside(found: Any) -> str:
@@ -176,7 +178,9 @@ def _fill(model: nn.Module, tensors: dict[str, Tensor], path: Path) -> None:
             f"{path}: does not match {type(model).__name__}: it {mismatch}. Build the model it was saved from."
         )
     _take_types(model, tensors)
-    model.load_state_dict(tensors, strict=not shared)
+    versioned = OrderedDict(tensors)
+    versioned._metadata = getattr(tensors, "_metadata", own._metadata)  # type: ignore[attr-defined]
+    model.load_state_dict(versioned, strict=not shared)
 
 
 def _take_types(model: nn.Module, tensors: dict[str, Tensor]) -> None:

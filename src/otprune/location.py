@@ -10,10 +10,11 @@ import torch
 
 _TORCH = str(Path(torch.__file__).parent) + "/"
 _OTPRUNE = str(Path(__file__).parent) + "/"
+_COMPREHENSIONS = ("<listcomp>", "<setcomp>", "<dictcomp>")  # functions of their own only before Python 3.12
 _SHIPPED_MODELS = str(Path(__file__).parent / "models")
 
 
-def call(model: torch.nn.Module, *args: Any, **kwargs: Any) -> Any:
+def call(model: torch.nn.Module, /, *args: Any, **kwargs: Any) -> Any:
     """Call a model. The lines of whoever does are not taken for the model's.
 
     >>> call(torch.nn.ReLU(), torch.tensor(-1.0))
@@ -43,9 +44,13 @@ def code_running() -> str:
     >>> code_running()
     '<module>+0'
     """
-    frames = (frame for frame, _ in _frames_running() if _is_the_users(frame))
-    found = next((f"{f.f_code.co_qualname}+{f.f_lineno - f.f_code.co_firstlineno}" for f in frames), None)
-    return found or _module_running()
+    line = None
+    for frame, its_line in _frames_running():
+        if _is_the_users(frame):
+            line = its_line if line is None else line
+            if frame.f_code.co_name not in _COMPREHENSIONS:
+                return f"{frame.f_code.co_qualname}+{line - frame.f_code.co_firstlineno}"
+    return _module_running()
 
 
 def innermost_module() -> torch.nn.Module | None:

@@ -98,6 +98,11 @@ def _require_pieces(shapes: list[list[int]], plan: PruningPlan) -> None:
 def _require_numbers(rehearsal: _Rehearsal, expected: dict[str, list[str]]) -> None:
     for place, numbers in rehearsal.numbers.items():
         added = Counter(numbers) - Counter(expected.get(place, []))
+        if added and place not in expected:
+            raise VerificationError(
+                f"the pruned model calculates in {place} ({rehearsal.lines[place]}), where the original did not: if "
+                f"its code has changed since it was planned, or the plan is of an older version of otprune, plan again"
+            )
         if added:
             raise VerificationError(
                 f"the pruned model calculates with {next(iter(added))} in {place} ({rehearsal.lines[place]}), the "

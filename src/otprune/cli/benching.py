@@ -59,7 +59,7 @@ def bench(
             record = measured(timed, settings, moved)
         screen.print(latency_table(record))
         if json is not None:
-            with told_as(json, "the table above is all that is kept. Make room, then give the same command again."):
+            with told_as(json, "the table above is all that is kept. Mend this, then give the same command again."):
                 write_json(json, record)
             say(screen, f"everything is in {json}")
 

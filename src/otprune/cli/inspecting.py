@@ -55,11 +55,11 @@ def inspect(
     For example: otprune inspect torchvision:resnet50
     """
     with errors_in_one_line():
-        if json is not None:
-            require_target(json)
         built = build_model(model, num_classes)
         if checkpoint is not None:
             built = load(built, checkpoint)
+        if json is not None:
+            require_target(json)
         shapes = _parsed(input) if input is not None else [_usual_shape(model, built)]
         found = _inspected(model, built, shapes, OptimalThreshold() if checkpoint is not None else None)
         if json is not None:

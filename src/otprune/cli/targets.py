@@ -16,11 +16,11 @@ def require_target(path: Path) -> None:
         ...
     otprune.errors.OtpruneError: .: is a folder: name the file to write
     """
-    if path.is_dir():
-        raise OtpruneError(f"{path}: is a folder: name the file to write")
-    if taken := [folder for folder in path.parents if folder.exists() and not folder.is_dir()]:
-        raise OtpruneError(f"{path}: cannot be written, since {taken[0]} is no folder: name another file")
     with told_as(path, "nothing was done yet. Mend this, or name another file."):
+        if path.is_dir():
+            raise OtpruneError(f"{path}: is a folder: name the file to write")
+        if taken := [folder for folder in path.parents if folder.exists() and not folder.is_dir()]:
+            raise OtpruneError(f"{path}: cannot be written, since {taken[0]} is no folder: name another file")
         path.parent.mkdir(parents=True, exist_ok=True)
         # With a name as long as that of the neighbour which it is written to first.
         with tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.", suffix=8 * "0"):
@@ -35,10 +35,10 @@ def told_as(path: Path, consequence: str) -> Iterator[None]:
     ...     raise OSError(28, "No space left on device")
     Traceback (most recent call last):
         ...
-    otprune.errors.OtpruneError: x.json: cannot be written (no space left on device): the table above is all that ...
+    otprune.errors.OtpruneError: x.json: cannot be written (No space left on device): the table above is all that ...
     """
     try:
         yield
     except OSError as problem:
         why = problem.strerror or str(problem)
-        raise OtpruneError(f"{path}: cannot be written ({why[:1].lower()}{why[1:]}): {consequence}") from problem
+        raise OtpruneError(f"{path}: cannot be written ({why}): {consequence}") from problem

@@ -168,6 +168,8 @@ def _prune(pipeline: Pipeline, report: Report) -> None:
     if (pipeline.folder / PRUNED).exists():
         return
     model = pipeline.load(SPARSE)
+    if "accuracy_sparse" not in pipeline.results:  # trained in another folder
+        pipeline.note(**pipeline.accuracies("sparse", model))
     with _timed([pipeline], "prune"):
         chosen = _chosen(pipeline, model)
     prune_by(chosen.plan, pipeline, model, chosen.steps, chosen.latency)

@@ -96,8 +96,12 @@ def selections(graph: ChannelGraph, solution: Solution) -> dict[str, list[int]]:
 
 
 def pieces(graph: ChannelGraph, solution: Solution) -> list[Piece]:
-    """What the views and splits that cut channels must come to, in the order they run."""
-    return [Piece(node.location, _shape_left(node, solution.live)) for node in graph.of(Shaped)]
+    """What the views and splits that cut channels must come to, in the order they run.
+
+    Where every size depends on the data, how often a line runs may, too, and there is nothing to know a piece by.
+    """
+    found = (Piece(node.location, _shape_left(node, solution.live)) for node in graph.of(Shaped))
+    return [piece for piece in found if any(size != ANY_SIZE for size in piece.shape)]
 
 
 def memories(graph: ChannelGraph, solution: Solution) -> list[Memorized]:

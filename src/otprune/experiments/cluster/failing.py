@@ -82,7 +82,7 @@ def failure(error: OtpruneError | OSError, where: str, folder: Path, copy: Path)
     """
     if not may_be_of_the_node(error):
         return Failure(str(error).replace(str(copy), str(folder)), where)
-    cause = error if isinstance(error, OSError) else error.__cause__
+    cause = error if isinstance(error, OSError | DataError) else error.__cause__
     text = f"{of_the_system(_with_a_name(cause, copy))}. {MEND}" if isinstance(cause, OSError) else str(error)
     return Failure(f"{folder}: on {where}: {text}", where, of_node=True)
 

@@ -1,5 +1,6 @@
 """What a report is about: runs by their folders, or by the records that are kept of them."""
 
+import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -61,9 +62,9 @@ def subjects(places: Sequence[Path]) -> list[Subject]:
         ...
     otprune.errors.TrainingError: nowhere: there is no such folder or file. Give the folder of a run, or a record ...
     """
-    different: dict[Path, Path] = {}
+    different: dict[str, Path] = {}
     for place in places:
-        different.setdefault(place.resolve(), place)
+        different.setdefault(os.path.realpath(place), place)
     found = [_of_folder(place) if place.is_dir() else _of_record(place) for place in different.values()]
     if not found:
         raise OtpruneError("a report is about runs: give at least one")

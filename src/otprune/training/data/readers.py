@@ -10,7 +10,7 @@ from torch.utils.data import DataLoader
 
 from otprune.errors import DataError
 
-GONE = re.compile(r"DataLoader worker \(pid\(?s?\)? ([\d, ]+)\)")
+GONE = re.compile(r"DataLoader worker \(pid\(?s?\)? [\d, ]+\)|Pin memory thread exited")
 
 
 def batches_of(loader: "DataLoader[Any]") -> Iterator[Any]:
@@ -22,12 +22,11 @@ def batches_of(loader: "DataLoader[Any]") -> Iterator[Any]:
     """
     try:
         yield from _begun(loader)
-    except RuntimeError as error:
-        gone = GONE.search(str(error))
-        if gone is None:
+    except (RuntimeError, EOFError, ConnectionError) as error:
+        if isinstance(error, RuntimeError) and GONE.search(str(error)) is None:
             raise
         raise DataError(
-            f"a process that read images ({gone[1]}) was killed, as happens where memory or /dev/shm runs out: "
+            f"a process that read images was killed, as happens where memory or /dev/shm runs out ({error}): "
             f"see that there is more, then give the same command again to go on from the last checkpoint."
         ) from error
 

@@ -12,7 +12,7 @@ def feeding(data: AnyDataset, preparation: str) -> dict[str, Any]:
 
     >>> from otprune.training.data import load
     >>> digits = load("digits")
-    >>> described = feeding(digits, digits.preparation)
+    >>> described = feeding(digits, "pixels divided by 255")
     >>> described["image_shape"], described["preparation"]
     ([1, 8, 8], 'pixels divided by 255; then mean is subtracted and std divides, channel by channel')
     """

@@ -48,7 +48,6 @@ def _extracted(archive: Path, wanted: Mapping[str, int], folder: Path) -> set[st
         for member in tar:
             name = _safe_name(member, archive)
             if name not in wanted:
-                _require_at_most(member.size, REST_LIMIT, name, archive)
                 rest += member.size
                 _require_at_most(rest, REST_LIMIT, "what else is in it", archive)
                 continue
@@ -86,11 +85,11 @@ def _safe_name(member: tarfile.TarInfo, archive: Path) -> str:
         raise DataError(f"{archive.name} is refused: its member {member.name!r} leads out of its folder")
     if not (member.isfile() or member.isdir()):
         raise DataError(f"{archive.name} is refused: its member {member.name!r} is neither a file nor a folder")
+    if member.size < 0:  # which leads back to its own header, again and again
+        raise DataError(f"{archive.name} is refused: its member {member.name!r} claims {member.size} bytes")
     return str(path)
 
 
 def _require_at_most(size: int, limit: int, what: str, archive: Path) -> None:
-    if size < 0:  # nor would tarfile get past a member like that
-        raise DataError(f"{archive.name} is refused: {what} claims {size} bytes")
     if size > limit:
         raise DataError(f"{archive.name} is refused: {what} has {size} bytes, more than the {limit} expected")

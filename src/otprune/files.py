@@ -18,7 +18,7 @@ def write_atomically(path: Path, content: bytes) -> None:
     ...     Path(folder, "note").read_bytes()
     b'whole'
     """
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
+    temporary = neighbour(path)
     try:
         with temporary.open("xb") as file:
             file.write(content)
@@ -31,6 +31,15 @@ def write_atomically(path: Path, content: bytes) -> None:
         if isinstance(error, OSError):
             error.filename, error.filename2 = str(path), None  # not the neighbour's name, which nobody knows
         raise
+
+
+def neighbour(path: Path) -> Path:
+    """A file beside another that is there for a moment; what a kill leaves of it, `remove_leftovers` removes.
+
+    >>> neighbour(Path("runs/note")).name.startswith(".note.")
+    True
+    """
+    return path.with_name(f".{path.name}.{secrets.token_hex(8)}")
 
 
 def remove_leftovers(folder: Path) -> None:

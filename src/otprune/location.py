@@ -11,6 +11,7 @@ import torch
 _TORCH = str(Path(torch.__file__).parent) + "/"
 _OTPRUNE = str(Path(__file__).parent) + "/"
 _COMPREHENSIONS = ("<listcomp>", "<setcomp>", "<dictcomp>")  # functions of their own only before Python 3.12
+_UNKNOWN = "an unknown line"
 _SHIPPED_MODELS = str(Path(__file__).parent / "models")
 
 
@@ -35,7 +36,7 @@ def user_location(error: BaseException | None = None) -> str:
     found = next(
         (f"{Path(frame.f_code.co_filename).name}:{line}" for frame, line in frames if _is_the_users(frame)), None
     )
-    return found or _module_running(error)
+    return found or (_module_running() if error is None else _UNKNOWN)
 
 
 def code_running() -> str:
@@ -79,9 +80,9 @@ def arguments_of(module: torch.nn.Module) -> tuple[Any, ...]:
     return ()
 
 
-def _module_running(error: BaseException | None = None) -> str:
-    module = innermost_module() if error is None else None
-    return "an unknown line" if module is None else type(module).__name__
+def _module_running() -> str:
+    module = innermost_module()
+    return _UNKNOWN if module is None else type(module).__name__
 
 
 def _is_the_users(frame: FrameType) -> bool:

@@ -1,11 +1,11 @@
 """Files that a verb is to write at its end: whether they can be written is found out at its beginning."""
 
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from otprune.errors import OtpruneError
+from otprune.files import neighbour
 
 
 def require_target(path: Path) -> None:
@@ -22,9 +22,9 @@ def require_target(path: Path) -> None:
         if taken := [folder for folder in path.parents if folder.exists() and not folder.is_dir()]:
             raise OtpruneError(f"{path}: cannot be written, since {taken[0]} is no folder: name another file")
         path.parent.mkdir(parents=True, exist_ok=True)
-        # With a name as long as that of the neighbour which it is written to first.
-        with tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.", suffix=8 * "0"):
-            pass
+        tried = neighbour(path)  # which it is written to first
+        tried.touch(exist_ok=False)
+        tried.unlink()
 
 
 @contextmanager

@@ -1,7 +1,6 @@
 """Exported files: drafted, checked, and put into place whole; those that belong together are never mixed up."""
 
 import os
-import secrets
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -9,6 +8,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from otprune.errors import DeployError
+from otprune.files import neighbour
 
 T = TypeVar("T")
 
@@ -59,7 +59,7 @@ def write_together(contents: Mapping[Path, bytes]) -> None:
     ['net.bin', 'net.xml']
     """
     *others, opened = contents
-    temporary = {path: _neighbour(path) for path in contents}
+    temporary = {path: neighbour(path) for path in contents}
     try:
         with _told_of(opened):
             for path, content in contents.items():
@@ -89,7 +89,7 @@ def _out_of_the_way(path: Path | None) -> Iterator[None]:
     if path is None or not path.exists():
         yield
         return
-    aside = _neighbour(path)
+    aside = neighbour(path)
     path.replace(aside)
     try:
         yield
@@ -97,10 +97,6 @@ def _out_of_the_way(path: Path | None) -> Iterator[None]:
         aside.replace(path)
         raise
     aside.unlink()
-
-
-def _neighbour(path: Path) -> Path:
-    return path.with_name(f".{path.name}.{secrets.token_hex(8)}")
 
 
 def _write(path: Path, content: bytes) -> None:

@@ -1,12 +1,12 @@
 """One folder for all processes that train together, also where they are on several machines."""
 
-import secrets
 import socket
 import time
 from functools import partial
 from pathlib import Path
 
 from otprune.errors import TrainingError
+from otprune.files import neighbour
 from otprune.training import distributed
 
 SEEN_WITHIN_SECONDS = 10.0  # on a disk of the network, which other machines may look at only now and then
@@ -40,12 +40,12 @@ def require_same_folder(folder: Path, within: float = SEEN_WITHIN_SECONDS) -> No
 
 def _left_in(folder: Path) -> str | None:
     """The name of a new file; None where nothing can be written, as where all is done and only looked at."""
-    name = f".seen.{secrets.token_hex(8)}"
+    token = neighbour(folder / "seen")
     try:
-        (folder / name).touch(exist_ok=False)
+        token.touch(exist_ok=False)
     except OSError:
         return None
-    return name
+    return token.name
 
 
 def _appears(path: Path, within: float) -> bool:

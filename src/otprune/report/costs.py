@@ -91,7 +91,7 @@ def _against_cost(found: Pair) -> "Figure":
     axes[0, 0].set_title("fine-tuned")
     axes[0, 1].set_title("trained from scratch")
     for ax in (axes[0, 0], axes[0, 1]):
-        legend(ax, loc="lower left")
+        legend(ax, loc="best")
     _fit([ax for line in axes for ax in line])
     return drawn
 
@@ -126,7 +126,7 @@ def _untrained(found: Pair) -> "Figure":
     ax.set_ylabel("test accuracy (%)")
     ax.set_xlim(0, 100)
     ax.set_ylim(0, 100)
-    legend(ax, loc="lower left")
+    legend(ax, loc="best")
     return drawn
 
 
@@ -137,11 +137,8 @@ def line(ax: "Axes", series: Sequence[Point], kind: str, stage: str, label: str,
         return
     x, y = ([getattr(p, kind).mean for p in there], [p.accuracy[stage].mean for p in there])
     ax.plot(x, y, label=label, **style)
-    several = [point for point in there if point.seeds > 1]
-    if several:
-        places = [[getattr(p, kind) for p in several], [p.accuracy[stage] for p in several]]
-        (x, y), (xerr, yerr) = ([s.mean for s in one] for one in places), ([s.std for s in one] for one in places)
-        ax.errorbar(x, y, yerr, xerr, fmt="none", ecolor=style["color"], elinewidth=1)
+    xerr, yerr = ([getattr(p, kind).std for p in there], [p.accuracy[stage].std for p in there])
+    ax.errorbar(x, y, yerr, xerr, fmt="none", ecolor=style["color"], elinewidth=1)
 
 
 def _baselines(ax: "Axes", found: Pair) -> None:

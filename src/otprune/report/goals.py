@@ -130,9 +130,7 @@ def _name(goal: Goal) -> str:
 
 
 def _accuracy(attempt: Attempt) -> str:
-    if attempt.accuracy is None:
-        return NONE
-    return spread_text(attempt.accuracy) if len(attempt.found) > 1 else f"{attempt.accuracy.mean:.2f}"
+    return NONE if attempt.accuracy is None else spread_text(attempt.accuracy)
 
 
 def _asked(goal: Goal) -> str:

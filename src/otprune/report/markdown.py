@@ -1,5 +1,6 @@
 """Markdown made of numbers."""
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -42,12 +43,13 @@ def percent(value: float | None, digits: int = 2) -> str:
 
 
 def spread_text(value: Spread, digits: int = 2, unit: float = 1.0) -> str:
-    """A mean and its spread.
+    """A mean and its spread, if it has one.
 
     >>> spread_text(Spread(113.13e6, 6.84e6), unit=1e6)
     '113.13 ± 6.84'
     """
-    return f"{value.mean / unit:.{digits}f} ± {value.std / unit:.{digits}f}"
+    mean = f"{value.mean / unit:.{digits}f}"
+    return mean if math.isnan(value.std) else f"{mean} ± {value.std / unit:.{digits}f}"
 
 
 def compared(theirs: Spread, ours: Spread | None, digits: int = 2, unit: float = 1.0) -> tuple[str, str, str]:

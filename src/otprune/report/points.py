@@ -1,5 +1,6 @@
 """Pruned networks as points: what share of the cost is gone, how accurate they are, mean and spread over seeds."""
 
+import math
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -33,13 +34,13 @@ class Point:
 
 
 def spread(values: Iterable[float]) -> Spread:
-    """The mean and the standard deviation of the values themselves, as the paper's table has them.
+    """The mean and the standard deviation of the values themselves, as the paper's table has them; of one, no deviation.
 
-    >>> spread([1.0, 3.0])
-    Spread(mean=2.0, std=1.0)
+    >>> spread([1.0, 3.0]), spread([1.0])
+    (Spread(mean=2.0, std=1.0), Spread(mean=1.0, std=nan))
     """
     found = list(values)
-    return Spread(statistics.fmean(found), statistics.pstdev(found))
+    return Spread(statistics.fmean(found), statistics.pstdev(found) if len(found) > 1 else math.nan)
 
 
 def subject(data: str, model: str) -> str:

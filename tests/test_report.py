@@ -157,7 +157,7 @@ def test_the_page_shows_the_papers_value_ours_and_the_difference(tmp_path: Path)
     accuracies = dict.fromkeys(range(11), 0.9330)
     made_records.write(tmp_path, seeds("cifar10", "ot"), lambda needed: with_accuracy(needed, accuracies))
     text = page(Records(tmp_path), NOWHERE)
-    assert "| accuracy (%) | 93.52 ± 0.12 | 93.30 | **-0.22** | 93.39 ± 0.17 | – | – |" in text
+    assert "| accuracy (%) | 93.52 ± 0.12 | 93.30 ± 0.00 | **-0.22** | 93.39 ± 0.17 | – | – |" in text
     assert "OT, here (11 seeds)" in text and "NS, here (0 seeds)" in text
     assert "![" in text and "figures/statistics-cifar10.svg" in text
 

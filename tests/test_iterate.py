@@ -13,9 +13,10 @@ import otprune as ot
 from otprune.cli import app
 from otprune.errors import TrainingError
 from otprune.experiments.experiment import Experiment, Pruning
-from otprune.experiments.iterate import Restart, iterate
+from otprune.experiments.iterate import Restart, Rounds, iterate, iterate_together
 from otprune.experiments.pipeline import Pipeline
 from otprune.surgery import plans_of
+from otprune.training.failures import RunsFailed
 from otprune.training.loop import train
 from otprune.training.run import Run
 from tests.small_runs import (
@@ -31,6 +32,7 @@ from tests.small_runs import (
     slimming,
 )
 
+RECORD = "record.json"
 EXAMPLE = torch.zeros(1, 1, 8, 8)
 FILES = {Restart.FINETUNED: "finetuned.safetensors", Restart.SCRATCH: "scratch.safetensors"}
 
@@ -64,6 +66,30 @@ def test_a_round_goes_on_from_the_result_of_the_last(rounds: tuple[Path, Restart
     assert_same_weights(by_hand.model, loaded(folder / "round-2" / "sparse.safetensors"))
 
 
+def test_side_by_side_each_comes_to_what_it_would_alone(rounds: tuple[Path, Restart], tmp_path: Path) -> None:
+    alone, restart = rounds
+    asked = [Rounds(EXPERIMENT, tmp_path / each, DIGITS, CPU, each) for each in Restart]
+    iterate_together(asked, rounds=2)
+    together = tmp_path / restart
+    assert [kept(one) for one in read(together / RECORD)["rounds"]] == [
+        kept(one) for one in read(alone / RECORD)["rounds"]
+    ]
+    for number in (1, 2):
+        weights = (loaded(folder / f"round-{number}" / FILES[restart]) for folder in (together, alone))
+        assert_same_weights(*weights)
+
+
+def test_one_that_fails_is_set_aside_and_the_others_go_to_their_end(tmp_path: Path) -> None:
+    diverging = replace(EXPERIMENT, training=replace(TRAINING, rate=1e9))
+    names = {"good": EXPERIMENT, "bad": diverging}
+    asked = [Rounds(experiment, tmp_path / name, DIGITS, CPU) for name, experiment in names.items()]
+    with pytest.raises(RunsFailed, match=r"bad.*not a finite number") as failed:
+        iterate_together(asked, rounds=2)
+    assert failed.value.others(asked) == asked[:1]
+    assert [one.goes_on(2) for one in asked] == [False, True]
+    assert len(read(tmp_path / "good" / RECORD)["rounds"]) == 2 and not (tmp_path / "bad" / RECORD).exists()
+
+
 def test_fresh_weights_have_nothing_of_the_old_but_their_shapes(rounds: tuple[Path, Restart]) -> None:
     folder, restart = rounds
     if restart is Restart.FINETUNED:
@@ -77,7 +103,7 @@ def test_fresh_weights_have_nothing_of_the_old_but_their_shapes(rounds: tuple[Pa
 
 def test_every_round_prunes_what_the_last_left(rounds: tuple[Path, Restart]) -> None:
     folder, restart = rounds
-    first, second = read(folder / "record.json")["rounds"]
+    first, second = read(folder / RECORD)["rounds"]
     assert channels(first) == [16, 24] and channels(second) == kept(first)
     assert sum(kept(second)) < sum(kept(first)) < 40
     assert [first["channels"], second["channels"]] == [sum(kept(first)), sum(kept(second))]
@@ -89,7 +115,7 @@ def test_the_record_has_costs_of_the_first_model_and_the_accuracy_of_the_last_st
     rounds: tuple[Path, Restart],
 ) -> None:
     folder, restart = rounds
-    record = read(folder / "record.json")
+    record = read(folder / RECORD)
     assert (record["experiment"], record["restart"], record["remark"]) == (EXPERIMENT.to_dict(), restart, "")
     original = ot.cost(net(), EXAMPLE)
     for one in record["rounds"]:
@@ -104,7 +130,7 @@ def test_the_record_has_costs_of_the_first_model_and_the_accuracy_of_the_last_st
 
 def test_training_from_scratch_has_the_budget_of_the_first_training(rounds: tuple[Path, Restart]) -> None:
     folder, restart = rounds
-    for one in read(folder / "record.json")["rounds"]:
+    for one in read(folder / RECORD)["rounds"]:
         if restart is Restart.SCRATCH:
             assert len(one["results"]["scratch"]) == round(TRAINING.epochs * min(1 / one["flops"], 2))
         else:
@@ -125,7 +151,7 @@ def test_rounds_broken_off_anywhere_end_the_same(rounds: tuple[Path, Restart], t
             in_rounds(tmp_path, restart=restart, report=BreakOff(*moment))
     assert [one["round"] for one in read(tmp_path / "record.json")["rounds"]] == [1]
     record = in_rounds(tmp_path, restart=restart)
-    assert untimed(record) == untimed(read(folder / "record.json"))
+    assert untimed(record) == untimed(read(folder / RECORD))
     for number in (1, 2):
         place = f"round-{number}/{FILES[restart]}"
         assert_same_weights(loaded(tmp_path / place), loaded(folder / place))
@@ -134,10 +160,10 @@ def test_rounds_broken_off_anywhere_end_the_same(rounds: tuple[Path, Restart], t
 def test_going_through_again_changes_nothing(rounds: tuple[Path, Restart]) -> None:
     folder, restart = rounds
     before = {path: path.stat().st_mtime_ns for path in folder.rglob("*") if path.name != "record.json"}
-    written = (folder / "record.json").read_bytes()
+    written = (folder / RECORD).read_bytes()
     assert len(in_rounds(folder, restart=restart, rounds=1)["rounds"]) == 1
     in_rounds(folder, restart=restart)
-    assert (folder / "record.json").read_bytes() == written
+    assert (folder / RECORD).read_bytes() == written
     assert before == {path: path.stat().st_mtime_ns for path in folder.rglob("*") if path.name != "record.json"}
 
 

@@ -1,8 +1,9 @@
 """Iterative pruning: train with sparsity, prune and train on, round after round, each from the last one's result."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from otprune.experiments.pipeline import Pipeline
 from otprune.experiments.reporting import Report
 from otprune.files import remove_leftovers
 from otprune.training.data import AnyDataset
+from otprune.training.failures import RunsFailed, SetAside
 from otprune.training.loop import SAVE_EVERY_SECONDS
 
 ROUNDS = 5
@@ -37,6 +39,63 @@ class Restart(StrEnum):
     SCRATCH = "scratch"
 
 
+@dataclass(eq=False)
+class Rounds:
+    """One experiment that is pruned in rounds, each a pipeline in a folder of its own, and the rounds behind.
+
+    Its record is written after every round. A round starts from the fine-tuned model of the last, or with
+    `Restart.SCRATCH` from fresh weights in its pruned architecture; then it is training from scratch, not fine-tuning,
+    that ends a round. Costs are relative to the model that the first round started with.
+
+    >>> Rounds(Experiment("vgg14", "cifar10"), Path("rounds"), source=None, device=torch.device("cpu")).goes_on(5)
+    True
+    """
+
+    experiment: Experiment
+    folder: Path
+    source: AnyDataset
+    device: torch.device
+    restart: Restart = Restart.FINETUNED
+    done: list[Pipeline] = field(default_factory=list)
+    record: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.restart = Restart(self.restart)  # "scratch" is equal to Restart.SCRATCH, but not the same
+        _require_a_rule_alone(self.experiment)
+
+    def goes_on(self, rounds: int) -> bool:
+        """Whether fewer than so many are recorded; it is over early once one removes nothing."""
+        return len(self.record.get("rounds", ())) < rounds and not self.record.get("remark")
+
+    def begin(self) -> None:
+        """Open the next round."""
+        place, start = self.folder / f"round-{len(self.done) + 1}", self._start() if self.done else None
+        self.done.append(Pipeline(self.experiment, place, self.source, self.device, start))
+
+    def end(self) -> None:
+        """Write down what the round came to."""
+        self.record = _written(self.folder, self.experiment, self.restart, self.done)
+
+    @property
+    def round(self) -> Pipeline:
+        """The one under way."""
+        return self.done[-1]
+
+    @property
+    def removes(self) -> bool:
+        """Whether it removes something."""
+        return not _removes_nothing(self.round.results)
+
+    def _start(self) -> Path:
+        """The file that the round after this one starts from."""
+        last = self.round
+        if self.restart is Restart.FINETUNED:
+            return last.folder / FINETUNED
+        if not (last.folder / FRESH).exists():
+            ot.save(stages.drawn_anew(last, last.load(PRUNED)), last.folder / FRESH)
+        return last.folder / FRESH
+
+
 def iterate(
     experiment: Experiment,
     folder: Path,
@@ -47,11 +106,7 @@ def iterate(
     report: Report | None = None,
     save_every: float = SAVE_EVERY_SECONDS,
 ) -> dict[str, Any]:
-    """Prune in rounds, each a pipeline in a folder of its own; writes record.json after every one and returns it.
-
-    A round starts from the fine-tuned model of the last, or with `Restart.SCRATCH` from fresh weights in its pruned
-    architecture; then it is training from scratch, not fine-tuning, that ends a round. It is over early once a round
-    removes nothing. Costs are relative to the model that the first round started with.
+    """Prune in rounds, as `Rounds` tells; writes record.json after every one and returns it.
 
     >>> import tempfile
     >>> from otprune.experiments.experiment import Finetuning
@@ -62,18 +117,35 @@ def iterate(
     ...     iterate(untrained, Path(folder), open_data("digits"), torch.device("cpu"))["remark"]
     'round 1 removes nothing: no further round was begun'
     """
-    restart = Restart(restart)  # "scratch" is equal to Restart.SCRATCH, but not the same
-    _require_a_rule_alone(experiment)
-    _require_rounds_alone(folder, restart, rounds)
-    done: list[Pipeline] = []
-    record: dict[str, Any] = {}
-    while len(done) < rounds and not record.get("remark"):
-        place = folder / f"round-{len(done) + 1}"
-        pipeline = Pipeline(experiment, place, source, device, _start(done[-1], restart) if done else None)
-        _round(pipeline, restart, report, save_every)
-        done.append(pipeline)
-        record = _written(folder, experiment, restart, done)
-    return record
+    asked = Rounds(experiment, folder, source, device, restart)
+    iterate_together([asked], rounds, report, save_every)
+    return asked.record
+
+
+def iterate_together(
+    asked: Sequence[Rounds],
+    rounds: int = ROUNDS,
+    report: Report | None = None,
+    save_every: float = SAVE_EVERY_SECONDS,
+    together: int = stages.TOGETHER,
+) -> None:
+    """The same for several, whose rounds are trained side by side; each comes to what it would alone.
+
+    One that fails is set aside; at the end, when the others are done and recorded, its error is raised.
+
+    >>> iterate_together([])
+    """
+    aside, how = SetAside(asked), (report, save_every, together)
+    aside.each(lambda one: _require_rounds_alone(one.folder, one.restart, rounds))
+    while waiting := [one for one in aside.others() if one.goes_on(rounds)]:
+        aside.each(Rounds.begin, waiting)
+        aside.at_once(partial(_in_stage, stages.train, *how), waiting)
+        aside.each(lambda one: stages.prune(one.round), waiting)
+        for restart, end in ((Restart.FINETUNED, stages.finetune), (Restart.SCRATCH, stages.scratch)):
+            removing = [one for one in aside.others(waiting) if one.restart is restart and one.removes]
+            aside.at_once(partial(_in_stage, end, *how), removing)
+        aside.each(Rounds.end, waiting)
+    aside.end()
 
 
 def with_the_usual_limit(experiment: Experiment) -> Experiment:
@@ -89,21 +161,15 @@ def with_the_usual_limit(experiment: Experiment) -> Experiment:
     return replace(experiment, pruning=replace(pruning, max_layer_ratio=SLIMMING_LAYER_RATIO))
 
 
-def _round(pipeline: Pipeline, restart: Restart, report: Report | None, save_every: float) -> None:
-    stages.train([pipeline], report, save_every)
-    stages.prune(pipeline)
-    if not _removes_nothing(pipeline.results):
-        end = stages.scratch if restart is Restart.SCRATCH else stages.finetune
-        end([pipeline], report, save_every)
-
-
-def _start(last: Pipeline, restart: Restart) -> Path:
-    """The file that the round after this one starts from."""
-    if restart is Restart.FINETUNED:
-        return last.folder / FINETUNED
-    if not (last.folder / FRESH).exists():
-        ot.save(stages.drawn_anew(last, last.load(PRUNED)), last.folder / FRESH)
-    return last.folder / FRESH
+def _in_stage(
+    stage: Callable[..., None], report: Report | None, save_every: float, together: int, asked: Sequence[Rounds]
+) -> None:
+    """Let their rounds go through a stage; who failed at it is told by the whole of the rounds."""
+    owners = {id(one.round): one for one in asked}
+    try:
+        stage([one.round for one in asked], report, save_every, together)
+    except RunsFailed as failed:
+        raise RunsFailed([(owners[id(pipeline)], error) for pipeline, error in failed.errors]) from failed
 
 
 def _removes_nothing(results: Mapping[str, Any]) -> bool:

@@ -34,7 +34,7 @@ class Point:
 
 
 def spread(values: Iterable[float]) -> Spread:
-    """The mean and the standard deviation of the values themselves, as the paper's table has them; of one, no deviation.
+    """The mean and the standard deviation of the values themselves, as the paper's table has them; one has none.
 
     >>> spread([1.0, 3.0]), spread([1.0])
     (Spread(mean=2.0, std=1.0), Spread(mean=1.0, std=nan))

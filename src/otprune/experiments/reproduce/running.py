@@ -14,7 +14,7 @@ from otprune.experiments.attribution import SCRATCH, hand_on, noted
 from otprune.experiments.contents import Results, well_formed
 from otprune.experiments.experiment import Experiment, Pruning
 from otprune.experiments.folder import PRUNED, RESULTS, SPARSE, read_json, write_json
-from otprune.experiments.iterate import Restart, iterate
+from otprune.experiments.iterate import ROUNDS, Restart, Rounds, iterate_together
 from otprune.experiments.pipeline import Pipeline, open_data
 from otprune.experiments.reporting import Report
 from otprune.experiments.reproduce.needed import Kind, Needed
@@ -109,8 +109,7 @@ def _run(groups: Sequence[Sequence[Needed]], workshop: Workshop) -> None:
     for needed in needs:
         if needed.kind is Kind.SHIFTED:
             _shift(needed, trained[needed.trained_at], workshop)
-        if needed.kind is Kind.ROUNDS:
-            _prune_in_rounds(needed, trained[needed.trained_at], workshop)
+    _prune_in_rounds([needed for needed in needs if needed.kind is Kind.ROUNDS], trained, workshop)
 
 
 def _run_ista(needs: Sequence[Needed], workshop: Workshop) -> None:
@@ -186,12 +185,21 @@ def _shift(needed: Needed, trained: Pipeline, workshop: Workshop) -> None:
     workshop.keep(needed.place, {**record, "gammas": gammas, "accuracy_sparse": trained.results["accuracy_sparse"]})
 
 
-def _prune_in_rounds(needed: Needed, trained: Pipeline, workshop: Workshop) -> None:
-    folder = workshop.runs / needed.place
+def _prune_in_rounds(needs: Sequence[Needed], trained: Mapping[str, Pipeline], workshop: Workshop) -> None:
+    """Side by side; one that fails costs the others nothing."""
+    asked = {needed.place: _rounds(needed, trained[needed.trained_at], workshop) for needed in needs}
+    try:
+        iterate_together(list(asked.values()), report=workshop.report, together=workshop.together)
+    finally:
+        for place, one in asked.items():
+            if not one.goes_on(ROUNDS):
+                workshop.keep(place, one.record)
+
+
+def _rounds(needed: Needed, trained: Pipeline, workshop: Workshop) -> Rounds:
     share(trained, workshop.pipeline(f"{needed.place}/round-1", needed.experiment))
     restart = needed.restart or Restart.FINETUNED
-    record = iterate(needed.experiment, folder, trained.source, trained.device, restart=restart, report=workshop.report)
-    workshop.keep(needed.place, record)
+    return Rounds(needed.experiment, workshop.runs / needed.place, trained.source, trained.device, restart)
 
 
 def _train_from_scratch(needs: Sequence[Needed], workshop: Workshop) -> None:

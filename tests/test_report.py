@@ -21,10 +21,11 @@ from otprune.experiments.reproduce.rows import row, rows, seeds, slimming, sweep
 from otprune.report.claims import claims
 from otprune.report.columns import column
 from otprune.report.figures import FIGURES, draw
-from otprune.report.other_claims import better_over_seeds
 from otprune.report.over_seeds import seed_by_seed, statistics
 from otprune.report.page import page
 from otprune.report.points import points
+from otprune.report.seed_claims import better_over_seeds
+from otprune.report.tables import sweeps
 from otprune.report.verdicts import Verdict
 from tests import made_records
 from tools.reproduction_page import PAGE, REMARKS, ROOT
@@ -86,7 +87,7 @@ def test_points_are_means_over_seeds(tmp_path: Path) -> None:
     accuracies = {0: 0.93, 1: 0.95}
     made_records.write(tmp_path, seeds("cifar10", "ot")[:2], lambda needed: with_accuracy(needed, accuracies))
     (point,) = points(Records(tmp_path), [seeds("cifar10", "ot")[0]])
-    assert point.seeds == 2 and point.accuracy["finetuned"] == pytest.approx(Spread(94.0, 1.0))
+    assert point.seeds() == 2 and point.accuracy("finetuned") == pytest.approx(Spread(94.0, 1.0))
     found = column(Records(tmp_path), "cifar10", "ot")
     assert found is not None and found.seeds == 2 and found.pruned.accuracy == pytest.approx(Spread(94.0, 1.0))
     assert found.pruned.total.mean == pytest.approx(sum(layer.mean for layer in found.pruned.layers))
@@ -117,7 +118,59 @@ def test_verdicts_follow_the_records(tmp_path: Path) -> None:
     assert verdict(Records(tmp_path), "OT's architectures")[0] is Verdict.OPEN
     made_records.write(tmp_path, slimming("cifar10", "vgg14"), changed(lambda r: r.update(accuracy_finetuned=0.99)))
     judged, evidence = verdict(Records(tmp_path), "OT is more accurate than NS")
-    assert judged is Verdict.FAILS and re.search(r"VGG-14 on CIFAR-10 -\d\.\d\d \(\d\)", evidence)
+    assert judged is Verdict.FAILS and re.search(
+        r"VGG-14 on CIFAR-10: -\d\.\d\d points on average of \d networks", evidence
+    )
+
+
+def test_a_stage_is_told_of_the_seeds_that_have_been_through_it(tmp_path: Path) -> None:
+    """The second seed costs less and is not fine-tuned: neither its cost nor its accuracy belong to fine-tuning."""
+    needs = seeds("cifar10", "ot")[:2]
+    made_records.write(tmp_path, needs[:1])
+    made_records.write(tmp_path, needs[1:], changed(lambda results: _halved(results).pop("accuracy_finetuned")))
+    (point,) = points(Records(tmp_path), needs[:1])
+    alone = made_records.record(needs[0])["results"]
+    assert (point.seeds("finetuned"), point.seeds()) == (1, 2)
+    assert point.accuracy("finetuned").mean == pytest.approx(100 * alone["accuracy_finetuned"])
+    assert point.cost("flops", "finetuned").mean < point.cost("flops").mean
+    assert point.gain("finetuned", "sparse") == pytest.approx(
+        100 * (alone["accuracy_finetuned"] - alone["accuracy_sparse"])
+    )
+    found = column(Records(tmp_path), "cifar10", "ot")
+    assert found is not None and (found.seeds, found.finetuned) == (2, 1)
+    assert "OT, here (2 seeds, 1 fine-tuned)" in "\n".join(statistics(Records(tmp_path)))
+    assert re.search(r"\| OT \| λ=2e-4 \|.* % \(1\) \|", "\n".join(sweeps(Records(tmp_path))))
+
+
+def _halved(results: dict[str, Any]) -> dict[str, Any]:
+    results["cost_after"] = {kind: cost // 2 for kind, cost in results["cost_after"].items()}
+    return results
+
+
+def test_one_bad_seed_is_enough_for_recalibration_to_lose(tmp_path: Path) -> None:
+    """The mean of the seeds would not show it."""
+    made_records.write(tmp_path, seeds("cifar10", "ot")[:8], changed(recalibrated_by(0.0)))
+    made_records.write(tmp_path, seeds("cifar10", "ot")[8:9], changed(recalibrated_by(-0.008)))
+    judged, evidence = verdict(Records(tmp_path), "New: recalibrated")
+    assert judged is Verdict.FAILS and "-0.80 points at worst, over 0.5 lost by 1 of 9" in evidence
+
+
+def test_slimming_that_empties_layers_is_told(tmp_path: Path) -> None:
+    def emptied(results: dict[str, Any]) -> None:
+        results["layers"][3].update(kept=1, negligible=results["layers"][3]["channels"])
+
+    needs = slimming("cifar10", "vgg14")
+    made_records.write(tmp_path, [*sweep("cifar10", "vgg14"), *needs[:-1]])
+    assert "emptied" not in verdict(Records(tmp_path), "OT is more accurate than NS")[1]
+    made_records.write(tmp_path, needs[-1:], changed(emptied))
+    assert "emptied whole layers of 1 network" in verdict(Records(tmp_path), "OT is more accurate than NS")[1]
+    judged, evidence = verdict(Records(tmp_path), "NS can prune no more FLOPs")
+    assert "1 are at" in evidence and judged is not Verdict.OPEN
+
+
+def test_a_claim_says_on_how_much_of_the_paper_it_was_measured(tmp_path: Path) -> None:
+    made_records.write(tmp_path, [*sweep("cifar10", "vgg14"), *slimming("cifar10", "vgg14")])
+    assert "**holds** on 1 of 6" in page(Records(tmp_path), NOWHERE)
 
 
 def test_one_bad_network_is_enough_for_recalibration_to_lose(tmp_path: Path) -> None:
@@ -206,7 +259,8 @@ def test_rules_are_compared_over_the_seeds_that_both_have(tmp_path: Path) -> Non
     made_records.write(tmp_path, seeds("cifar10", "ot")[:3], lambda needed: with_accuracy(needed, accuracies))
     made_records.write(tmp_path, seeds("cifar10", "ns")[1:3], lambda needed: with_accuracy(needed, {1: 0.93, 2: 0.93}))
     claim = better_over_seeds(Records(tmp_path))
-    assert claim.verdict is Verdict.FAILS and claim.evidence.endswith("accuracy -1.00 points over 2 seeds")
+    assert claim.verdict is Verdict.FAILS and "-1.00 points on average of 2 seeds" in claim.evidence
+    assert claim.scope == "on 1 of 2"
 
 
 def test_the_page_names_figures_that_can_be_drawn_and_says_why_others_cannot(
@@ -269,6 +323,24 @@ def test_what_is_complete_is_only_drawn(all_made: Path, tmp_path: Path) -> None:
 def test_a_table_is_printed(all_made: Path, tmp_path: Path) -> None:
     done = reproduce("baselines", "--draw-only", "--results", all_made, "--figures", tmp_path)
     assert done.exit_code == 0 and "| VGG-14 on CIFAR-10 | 314.59 | 314.59 | +0.00 |" in done.output
+
+
+def test_a_place_that_nothing_begins_with_is_refused(tmp_path: Path) -> None:
+    done = reproduce("iterative", "--only", "cifar99/vgg14", "--results", tmp_path)
+    assert done.exit_code == 1 and "no record of iterative begins with cifar99/vgg14" in done.stderr
+    assert "cifar10/vgg14" in done.stderr
+
+
+@pytest.mark.parametrize(("flags", "what"), [(("--only", "cifar10"), "run"), (("--draw-only",), "draw")])
+def test_flags_that_need_a_name_are_not_passed_over(flags: tuple[str, ...], what: str) -> None:
+    done = reproduce(*flags)
+    assert done.exit_code == 1 and done.stderr.startswith(f"name what to {what}: one of baselines, ")
+
+
+def test_records_that_cannot_be_kept_are_refused_before_anything_is_trained(tmp_path: Path) -> None:
+    (tmp_path / "taken").write_text("a file")
+    done = reproduce("statistics", "--results", tmp_path / "taken", "--out", tmp_path / "runs", "--device", "cpu")
+    assert done.exit_code == 1 and "taken is no folder" in done.stderr and not (tmp_path / "runs").exists()
 
 
 def test_a_wrong_name_is_refused_in_one_line() -> None:

@@ -12,13 +12,17 @@ from otprune.cli.app import app
 from otprune.cli.downloads import downloads
 from otprune.cli.flags import RUN, Device
 from otprune.cli.running import console, errors_in_one_line, reports
+from otprune.cli.targets import require_target
+from otprune.errors import TrainingError
 from otprune.experiments import stages
 from otprune.experiments.reproduce.made_images import run_on_made_images
+from otprune.experiments.reproduce.needed import Needed
 from otprune.experiments.reproduce.records import Records
 from otprune.experiments.reproduce.rows import Row, row, rows
 from otprune.experiments.reproduce.running import Workshop, run_missing
 from otprune.training.loop import chosen_device
 
+RECORDED = "record.json"  # as any that is written there
 Shown = Annotated[str | None, typer.Argument(help="A table or figure of the paper; without one, all are listed.")]
 
 
@@ -46,17 +50,30 @@ def reproduce(
     screen = console()
     with errors_in_one_line():
         if name is None:
+            if draw_only or only:
+                raise TrainingError(f"name what to {'draw' if draw_only else 'run'}: one of {', '.join(rows())}")
             screen.print(_listed(Records(results)))
             return
         asked = row(name)
+        needs = _chosen(asked, only)
         if not draw_only:
-            _run(asked, only, scratch, Workshop(out, results, chosen_device(device), together=together), screen)
+            require_target(results / RECORDED)
+            _run(asked, needs, scratch, Workshop(out, results, chosen_device(device), together=together), screen)
         screen.print(_listed(Records(results), [asked]))
         _draw(asked, results, figures, screen)
 
 
-def _run(asked: Row, only: str, scratch: bool, workshop: Workshop, screen: Console) -> None:
+def _chosen(asked: Row, only: str) -> list[Needed]:
+    """The records whose place begins like this."""
     needs = [needed for needed in asked.needs if needed.place.startswith(only)]
+    if only and not needs:
+        pairs = dict.fromkeys(needed.place.rpartition("/")[0] for needed in asked.needs)
+        there = f"its records are in {', '.join(pairs)}" if pairs else "it has no records of runs"
+        raise TrainingError(f"no record of {asked.name} begins with {only}: {there}")
+    return needs
+
+
+def _run(asked: Row, needs: Sequence[Needed], scratch: bool, workshop: Workshop, screen: Console) -> None:
     with reports(screen) as report, downloads(screen) as downloading:
         workshop.report, workshop.downloading = report, downloading
         if asked.name == "ilsvrc":
@@ -82,7 +99,8 @@ def _listed(records: Records, shown: Sequence[Row] | None = None) -> Table:
     for one in rows().values() if shown is None else shown:
         lacking = {needed.place: why for needed in one.needs if (why := records.lacks(needed))}
         places = {needed.place for needed in one.needs}
-        table.add_row(one.name, one.title, f"{len(places) - len(lacking)} of {len(places)}", _missing(lacking, one))
+        there = f"{len(places) - len(lacking)} of {len(places)}" if places else "–"
+        table.add_row(one.name, one.title, there, _missing(lacking, one))
     return table
 
 

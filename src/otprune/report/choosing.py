@@ -11,8 +11,9 @@ from otprune.report.markdown import NONE, markdown_table, percent
 from otprune.report.points import subject
 
 CHOSEN_BY = (
-    "The recipe was chosen by these runs, which trained without a part of the training images and were judged on it: "
-    "test images had no say. Settings are those that differ from the recipe's."
+    "These runs trained without a part of the training images and were judged on it. What differs between them, they "
+    "decided; what does not, such as the schedule, was in the recipe from the start, and no run here compares it with "
+    "anything else. Settings are those that differ from the recipe's."
 )
 HELD_OUT = {"sparse": "unpruned", "recalibrated": "recalibrated", "finetuned": "fine-tuned"}
 # Neither which images are judged on nor how results vary belongs to a recipe.

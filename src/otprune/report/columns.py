@@ -16,9 +16,13 @@ ALIKE = 0.005  # ratios that differ by no more keep nearly the same channels
 
 @dataclass(frozen=True)
 class Column:
-    """So many seeds, and what they come to; costs are absolute, accuracies in percent, as the paper's."""
+    """What some seeds come to; costs are absolute, accuracies in percent, as the paper's.
+
+    Channels and costs are of all `seeds`, the accuracy of those that are `finetuned`.
+    """
 
     seeds: int
+    finetuned: int
     pruned: Pruned
 
 
@@ -29,18 +33,6 @@ def column(records: Records, data: str, rule: str) -> Column | None:
     >>> column(Records(Path("nowhere")), "cifar10", "ot")
     """
     return _over(records, seeds(data, rule))
-
-
-def of_the_same_seeds(records: Records, data: str) -> tuple[Column | None, Column | None]:
-    """The columns of OT and of Network Slimming over the seeds that are recorded of both.
-
-    >>> from pathlib import Path
-    >>> of_the_same_seeds(Records(Path("nowhere")), "cifar10")
-    (None, None)
-    """
-    pairs = zip(seeds(data, "ot"), seeds(data, "ns"), strict=True)
-    both = [pair for pair in pairs if not any(map(records.lacks, pair))]
-    return _over(records, [ours for ours, _ in both]), _over(records, [theirs for _, theirs in both])
 
 
 def slimming_as_elsewhere(records: Records, data: str) -> Column | None:
@@ -58,9 +50,9 @@ def _ratio(needed: Needed) -> float:
 
 
 def _over(records: Records, needs: Iterable[Needed]) -> Column | None:
-    done = [needed for needed in needs if not records.lacks(needed)]
-    found = [record.results for needed in done if (record := records.find(needed))]
-    if not found:
+    found = [record.results for needed in needs if (record := records.find(needed))]
+    accuracies = [100 * results["accuracy_finetuned"] for results in found if "accuracy_finetuned" in results]
+    if not accuracies:
         return None
     kept = [[layer["kept"] for layer in results["layers"]] for results in found]
     measured = Pruned(
@@ -68,6 +60,6 @@ def _over(records: Records, needs: Iterable[Needed]) -> Column | None:
         total=spread(map(sum, kept)),
         flops=spread(results["cost_after"]["flops"] for results in found),
         parameters=spread(results["cost_after"]["parameters"] for results in found),
-        accuracy=spread(100 * results["accuracy_finetuned"] for results in found),
+        accuracy=spread(accuracies),
     )
-    return Column(len(found), measured)
+    return Column(len(found), len(accuracies), measured)

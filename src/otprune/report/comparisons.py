@@ -70,11 +70,12 @@ def _drops(unpruned: float, found: Sequence[Point], by_ista: Sequence[Point]) ->
     ax = axes[0, 0]
     for stage, label, dotted in (("finetuned", "fine-tuned", False), ("recalibrated", "recalibrated only", True)):
         look: dict[str, Any] = {"linestyle": ":", "fillstyle": "none"} if dotted else {}
-        x, y = [p.parameters.mean for p in found], [unpruned - p.accuracy[stage].mean for p in found]
+        x, y = [p.cost("parameters", stage).mean for p in found], [unpruned - p.accuracy(stage).mean for p in found]
         ax.plot(x, y, color=OT, marker="o", label=f"OT, {label}", **look)
     if by_ista:
-        x, y = [p.parameters.mean for p in by_ista], [unpruned - p.accuracy["finetuned"].mean for p in by_ista]
-        ax.plot(x, y, color=ISTA, marker="D", label="ISTA, our run, fine-tuned")
+        lost = [unpruned - p.accuracy("finetuned").mean for p in by_ista]
+        x = [p.cost("parameters", "finetuned").mean for p in by_ista]
+        ax.plot(x, lost, color=ISTA, marker="D", label="ISTA, our run, fine-tuned")
     removed = [100 * share for share in theirs["removed_parameters"]]
     lost = [theirs["baseline"] - accuracy for accuracy in theirs["accuracy"]]
     ax.plot(removed, lost, color=PAPER, marker="*", markersize=10, linestyle="none", label="Ye et al., as they report")

@@ -74,7 +74,7 @@ def _recorded(records: Records, *stages: str) -> Iterator[Pair]:
     """What there is to show of some stages."""
     for data, model in PAIRS:
         found = pair(records, data, model)
-        if any(stage in point.accuracy for point in (*found.ot, *found.ns) for stage in stages):
+        if any(point.seeds(stage) for point in (*found.ot, *found.ns) for stage in stages):
             yield found
 
 
@@ -109,7 +109,7 @@ def _from_scratch(ax: "Axes", found: Pair, kind: str) -> None:
     _baselines(ax, found)
     line(ax, found.ot, kind, "scratch", "OT, from scratch", color=OT, marker="o")
     line(ax, found.ns, kind, "scratch", "NS, from scratch", color=NS, marker="s")
-    if not any("scratch" in point.accuracy for point in (*found.ot, *found.ns)):
+    if not any(point.seeds("scratch") for point in (*found.ot, *found.ns)):
         ax.text(0.5, 0.5, "not trained from scratch yet", transform=ax.transAxes, ha="center", color=FAINT)
 
 
@@ -132,12 +132,12 @@ def _untrained(found: Pair) -> "Figure":
 
 def line(ax: "Axes", series: Sequence[Point], kind: str, stage: str, label: str, **style: Any) -> None:
     """The points that have been through a stage, with bars over seeds where there are several."""
-    there = [point for point in series if stage in point.accuracy]
+    there = [(point.cost(kind, stage), point.accuracy(stage)) for point in series if point.seeds(stage)]
     if not there:
         return
-    x, y = ([getattr(p, kind).mean for p in there], [p.accuracy[stage].mean for p in there])
+    x, y = ([spread.mean for spread in along] for along in zip(*there, strict=True))
     ax.plot(x, y, label=label, **style)
-    xerr, yerr = ([getattr(p, kind).std for p in there], [p.accuracy[stage].std for p in there])
+    xerr, yerr = ([spread.std for spread in along] for along in zip(*there, strict=True))
     ax.errorbar(x, y, yerr, xerr, fmt="none", ecolor=style["color"], elinewidth=1)
 
 

@@ -77,19 +77,18 @@ def _layers(record: Record) -> "Figure":
 
 def _lambdas(found: Sequence[Record]) -> "Figure":
     title = f"VGG-14 on CIFAR-10: scaling factors of batch norm {ASKED['lambdas_layer']} under two λ"
-
-    def name_lambda(ax: "Axes", record: Record) -> None:
-        ax.set_title(f"λ={lam_text(record.experiment.training.lam)}")
-
-    return _stacked(title, [(record, ASKED["lambdas_layer"]) for record in found], name_lambda)
+    return _stacked(title, [(record, ASKED["lambdas_layer"]) for record in found])
 
 
-def _stacked(title: str, shown: Sequence[tuple[Record, int]], complete: Callable[["Axes", Record], None]) -> "Figure":
+def _stacked(
+    title: str, shown: Sequence[tuple[Record, int]], complete: Callable[["Axes", Record], None] | None = None
+) -> "Figure":
     """The scaling factors of layers of records, one above the other, each completed in a way of its own."""
     drawn, axes = figure(title, len(shown), 1, (6.8, 5.6), sharex=True)
     for ax, (record, number) in zip(axes[:, 0], shown, strict=True):
         _histogram(ax, record, number)
-        complete(ax, record)
+        if complete is not None:
+            complete(ax, record)
     legend(axes[0, 0], loc="upper left")
     axes[-1, 0].set_xlabel("|γ|")
     return drawn
@@ -118,7 +117,8 @@ def _histogram(ax: "Axes", record: Record, number: int) -> None:
     ax.axvline(threshold, color=OT, label=f"OT (δ={record.experiment.pruning.delta:g})")
     ax.set_xscale("log")
     kept = int((gamma.abs() >= threshold).sum())
-    ax.set_title(f"batch norm {number} ({name}): OT keeps {kept} of {len(gamma)} channels")
+    lam = lam_text(record.experiment.training.lam)
+    ax.set_title(f"batch norm {number} ({name}), λ={lam}: OT keeps {kept} of {len(gamma)} channels")
     ax.set_ylabel("channels")
 
 

@@ -7,22 +7,23 @@ import numpy as np
 from otprune.report.points import Point
 
 Place = tuple[float, float]
-"""Pruned FLOPs and accuracy, both in percent."""
+"""What was pruned of a cost, and the accuracy, both in percent."""
 
 
-def placed(points: Sequence[Point], stage: str) -> list[Place]:
+def placed(points: Sequence[Point], stage: str, kind: str = "flops") -> list[Place]:
     """Where networks lie that have been through a stage.
 
     >>> placed([], "finetuned")
     []
     """
-    return [(point.flops.mean, point.accuracy[stage].mean) for point in points if stage in point.accuracy]
+    there = [point for point in points if point.seeds(stage)]
+    return [(point.cost(kind, stage).mean, point.accuracy(stage).mean) for point in there]
 
 
 def margins(line: Sequence[Place], others: Sequence[Place], least: float = 0.0) -> list[float]:
     """How many points of accuracy a line lies above other networks, at each of them that lies in its range.
 
-    `least` is the share of FLOPs from which on networks count.
+    `least` is the share pruned from which on networks count.
 
     >>> margins([(0, 94), (100, 90)], [(25, 92), (50, 91)], least=50)
     [1.0]
@@ -34,10 +35,9 @@ def margins(line: Sequence[Place], others: Sequence[Place], least: float = 0.0) 
 
 
 def gaps(points: Sequence[Point], later: str, earlier: str) -> list[float]:
-    """How many points of accuracy each network gains from one stage to another.
+    """How many points of accuracy each network gains from one stage to another, on average over its seeds.
 
     >>> gaps([], "finetuned", "pruned")
     []
     """
-    there = [point.accuracy for point in points if later in point.accuracy and earlier in point.accuracy]
-    return [found[later].mean - found[earlier].mean for found in there]
+    return [point.gain(later, earlier) for point in points if point.seeds(later, earlier)]

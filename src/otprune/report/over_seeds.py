@@ -43,6 +43,8 @@ def statistics(records: Records) -> Iterator[str]:
 def _statistics_columns(name: str, theirs: Pruned, ours: Column | None) -> Iterator[tuple[str, ...]]:
     """Theirs, ours and the difference, each with its heading."""
     number = counted(ours.seeds if ours else 0, "seed")
+    if ours and ours.finetuned < ours.seeds:
+        number += f", {ours.finetuned} fine-tuned"
     header = [f"{name}, {who}" + (f" ({number})" if who == "here" else "") for who in WHO]
     return zip(header, *_statistics_cells(theirs, ours.pruned if ours else None), strict=True)
 

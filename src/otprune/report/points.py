@@ -24,13 +24,47 @@ ACCURACIES = ("sparse", "pruned", "recalibrated", "finetuned_1", "finetuned", "s
 
 @dataclass(frozen=True)
 class Point:
-    """A pruned network, over the seeds that there are; costs are the shares that went, in percent, as accuracies."""
+    """A pruned network, over the seeds that there are; costs are the shares that went, in percent, as accuracies.
+
+    Not every seed has been through every stage. What is told of a stage is told of those that have, cost and all, and a
+    gain from one stage to another is that of the same seeds.
+
+    >>> shares = {"flops": 40.0, "parameters": 60.0}
+    >>> point = Point("λ=1e-4", ({**shares, "pruned": 80.0}, {**shares, "pruned": 70.0, "finetuned": 90.0}))
+    >>> point.seeds("finetuned"), point.accuracy("pruned").mean, point.gain("finetuned", "pruned")
+    (1, 75.0, 20.0)
+    """
 
     label: str
-    seeds: int
-    flops: Spread
-    parameters: Spread
-    accuracy: Mapping[str, Spread]
+    runs: tuple[Mapping[str, float], ...]
+
+    def seeds(self, *stages: str) -> int:
+        """How many have been through all of these stages."""
+        return len(self._through(*stages))
+
+    def cost(self, kind: str, stage: str = "pruned") -> Spread:
+        """The share of the FLOPs or parameters that went, of those that have been through the stage."""
+        return spread(run[kind] for run in self._through(stage))
+
+    @property
+    def emptied(self) -> float:
+        """How many layers would have gone as a whole, had not one channel of each been kept; the most of any seed."""
+        return max(run.get("emptied", 0) for run in self.runs)
+
+    def accuracy(self, stage: str) -> Spread:
+        """That after a stage."""
+        return spread(run[stage] for run in self._through(stage))
+
+    def gain(self, later: str, earlier: str) -> float:
+        """How many points of accuracy it gains from one stage to another, on average."""
+        return statistics.fmean(self.gains(later, earlier))
+
+    def gains(self, later: str, earlier: str) -> list[float]:
+        """The same seed by seed."""
+        return [run[later] - run[earlier] for run in self._through(later, earlier)]
+
+    def _through(self, *stages: str) -> list[Mapping[str, float]]:
+        return [run for run in self.runs if all(stage in run for stage in stages)]
 
 
 def spread(values: Iterable[float]) -> Spread:
@@ -70,7 +104,7 @@ def points(records: Records, needs: Sequence[Needed]) -> list[Point]:
     """
     found = [[record for record in records.of_any_seed(needed) if record.results] for needed in needs]
     made = [_point(needed, group) for needed, group in zip(needs, found, strict=True) if group]
-    return sorted(made, key=lambda point: point.flops.mean)
+    return sorted(made, key=lambda point: point.cost("flops").mean)
 
 
 def finetuned(records: Records, needs: Sequence[Needed]) -> list[Point]:
@@ -80,8 +114,8 @@ def finetuned(records: Records, needs: Sequence[Needed]) -> list[Point]:
     >>> finetuned(Records(Path("nowhere")), [])
     []
     """
-    found = [point for point in points(records, needs) if "finetuned" in point.accuracy]
-    return sorted(found, key=lambda point: point.parameters.mean)
+    found = [point for point in points(records, needs) if point.seeds("finetuned")]
+    return sorted(found, key=lambda point: point.cost("parameters", "finetuned").mean)
 
 
 def pruned_share(results: Mapping[str, Any], kind: str) -> float:
@@ -95,16 +129,15 @@ def pruned_share(results: Mapping[str, Any], kind: str) -> float:
 
 
 def _point(needed: Needed, group: Sequence[Record]) -> Point:
-    results = [record.results for record in group]
     pruning, lam = needed.experiment.pruning, needed.experiment.training.lam
     label = f"{'ρ' if needed.kind is Kind.ISTA else 'λ'}={lam_text(lam)}"
     if pruning.rule == "ns":
         label = f"{100 * pruning.ratio:g} %"
-    shares = [spread(pruned_share(found, kind) for found in results) for kind in ("flops", "parameters")]
-    return Point(label, len(group), shares[0], shares[1], _accuracies(results))
+    return Point(label, tuple(_run(record.results) for record in group))
 
 
-def _accuracies(results: Sequence[Mapping[str, Any]]) -> dict[str, Spread]:
-    """Over the seeds that have been measured so far; nothing for stages that none has been through."""
-    measured = {stage: [r[f"accuracy_{stage}"] for r in results if f"accuracy_{stage}" in r] for stage in ACCURACIES}
-    return {stage: spread(100 * value for value in values) for stage, values in measured.items() if values}
+def _run(results: Mapping[str, Any]) -> dict[str, float]:
+    shares = {kind: pruned_share(results, kind) for kind in ("flops", "parameters")}
+    shares["emptied"] = sum(layer.get("negligible") == layer["channels"] for layer in results["layers"])
+    measured = (stage for stage in ACCURACIES if f"accuracy_{stage}" in results)
+    return shares | {stage: 100 * results[f"accuracy_{stage}"] for stage in measured}

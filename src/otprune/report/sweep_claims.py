@@ -1,12 +1,15 @@
 """Claims about the sweeps: OT at every λ against Network Slimming at every ratio, for each network and its data."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from statistics import fmean
 
+from otprune.experiments import paper
 from otprune.report.costs import Pair
 from otprune.report.margins import gaps, margins, placed
-from otprune.report.points import subject
+from otprune.report.points import counted, subject
 from otprune.report.verdicts import CLOSE, HIGH_SPARSITY, Claim, Verdict, averages, listed, on_average_above
+
+ROW = "accuracy-vs-cost"
 
 
 def above_slimming(pairs: Sequence[Pair]) -> Claim:
@@ -17,7 +20,7 @@ def above_slimming(pairs: Sequence[Pair]) -> Claim:
     """
     found = _margins(pairs, "finetuned", HIGH_SPARSITY)
     text = f"OT is more accurate than NS at high sparsity: from {HIGH_SPARSITY:g} % of the FLOPs pruned on, fine-tuned."
-    return Claim(text, on_average_above(found), averages(found), "accuracy-vs-cost")
+    return Claim(text, on_average_above(found), _with_what_breaks(found, pairs), ROW, len(found), len(pairs))
 
 
 def above_slimming_from_scratch(pairs: Sequence[Pair]) -> Claim:
@@ -28,7 +31,37 @@ def above_slimming_from_scratch(pairs: Sequence[Pair]) -> Claim:
     """
     found = _margins(pairs, "scratch", HIGH_SPARSITY)
     text = "OT's architectures are better than NS's at high sparsity, too: the same, trained from scratch."
-    return Claim(text, on_average_above(found), averages(found), "accuracy-vs-cost")
+    return Claim(text, on_average_above(found), _with_what_breaks(found, pairs), ROW, len(found), len(pairs))
+
+
+def above_slimming_by_parameters(pairs: Sequence[Pair]) -> Claim:
+    """At most of NS's networks, wherever they lie.
+
+    >>> above_slimming_by_parameters([]).verdict.value
+    'not yet measured'
+    """
+    found = _margins(pairs, "finetuned", 0.0, "parameters")
+    ahead = {name: sum(value > 0 for value in values) for name, values in found.items()}
+    judged = [2 * ahead[name] > len(values) for name, values in found.items()]
+    evidence = [f"{averages({name: values})}; ahead at {ahead[name]}" for name, values in found.items()]
+    text = "In most cases OT is more accurate than NS with as many parameters pruned, fine-tuned."
+    return Claim(text, Verdict.of(judged), listed(evidence), ROW, len(found), len(pairs))
+
+
+def slimming_breaks(pairs: Sequence[Pair]) -> Claim:
+    """Up to the paper's limit no layer is emptied, and past it every network has such layers.
+
+    >>> slimming_breaks([]).verdict.value
+    'not yet measured'
+    """
+    limits = {subject(data, "vgg14"): 100 * share for data, share in paper.table("points")["slimming_limit"].items()}
+    there = {_name(p): [(one.cost("flops").mean, one.emptied) for one in p.ns] for p in pairs}
+    found = {name: there[name] for name in limits if there.get(name)}
+    judged = [(emptied > 0) == (flops > limits[name]) for name, those in found.items() for flops, emptied in those]
+    evidence = [f"{name}: {_how_far(networks)}" for name, networks in found.items()]
+    stated = ", ".join(f"{limit:g} % of {name}" for name, limit in limits.items())
+    text = f"NS can prune no more FLOPs than {stated}: whole layers would go."
+    return Claim(text, Verdict.of(judged), listed(evidence), ROW, len(found), len(limits))
 
 
 def one_epoch_is_enough(pairs: Sequence[Pair]) -> Claim:
@@ -39,7 +72,8 @@ def one_epoch_is_enough(pairs: Sequence[Pair]) -> Claim:
     """
     found = {_name(p): one for p in pairs if (one := gaps(p.ot, "finetuned", "finetuned_1"))}
     text = f"One epoch of fine-tuning is enough for OT: 39 more gain at most {CLOSE:g} points on average."
-    return Claim(text, Verdict.of([fmean(one) <= CLOSE for one in found.values()]), averages(found), "accuracy-vs-cost")
+    verdict = Verdict.of([fmean(one) <= CLOSE for one in found.values()])
+    return Claim(text, verdict, averages(found), ROW, len(found), len(pairs))
 
 
 def one_epoch_is_not_enough_for_slimming(pairs: Sequence[Pair]) -> Claim:
@@ -48,11 +82,12 @@ def one_epoch_is_not_enough_for_slimming(pairs: Sequence[Pair]) -> Claim:
     >>> one_epoch_is_not_enough_for_slimming([]).verdict.value
     'not yet measured'
     """
-    found = {_name(p): one for p in pairs if (one := gaps(p.ns, "finetuned", "finetuned_1"))}
-    ours = {_name(p): gaps(p.ot, "finetuned", "finetuned_1") or [0.0] for p in pairs}
-    judged = [fmean(one) > fmean(ours[name]) for name, one in found.items()]
+    gained = {_name(p): [gaps(one, "finetuned", "finetuned_1") for one in (p.ns, p.ot)] for p in pairs}
+    found = {name: both for name, both in gained.items() if all(both)}
+    judged = [fmean(theirs) > fmean(ours) for theirs, ours in found.values()]
+    evidence = [f"{averages({name: theirs})}; OT {fmean(ours):+.2f}" for name, (theirs, ours) in found.items()]
     text = "NS needs the other 39 epochs more than OT does."
-    return Claim(text, Verdict.of(judged), averages(found), "accuracy-vs-cost")
+    return Claim(text, Verdict.of(judged), listed(evidence), ROW, len(found), len(pairs))
 
 
 def scratch_above_finetuned(pairs: Sequence[Pair]) -> Claim:
@@ -64,7 +99,8 @@ def scratch_above_finetuned(pairs: Sequence[Pair]) -> Claim:
     found = [(p, one) for p in pairs if (one := gaps(p.ot, "scratch", "finetuned"))]
     judged = [abs(fmean(one)) < CLOSE if p.model == "densenet121" else fmean(one) > 0 for p, one in found]
     text = "Trained from scratch, OT's networks are more accurate than fine-tuned, except DenseNet's, which are alike."
-    return Claim(text, Verdict.of(judged), averages({_name(p): one for p, one in found}), "accuracy-vs-cost")
+    evidence = averages({_name(p): one for p, one in found})
+    return Claim(text, Verdict.of(judged), evidence, ROW, len(found), len(pairs))
 
 
 def less_damage(pairs: Sequence[Pair]) -> Claim:
@@ -75,27 +111,32 @@ def less_damage(pairs: Sequence[Pair]) -> Claim:
     """
     found = _margins(pairs, "pruned", 0.0)
     text = "Without any training, OT damages a network less than NS does."
-    return Claim(text, on_average_above(found), averages(found), "without-training")
+    return Claim(text, on_average_above(found), averages(found), "without-training", len(found), len(pairs))
 
 
 def lossless(pairs: Sequence[Pair]) -> Claim:
-    """New here: the statistics re-estimated on training images, no training.
+    """New here: the statistics re-estimated on training images, no training. Every seed of every network counts.
 
     >>> lossless([]).verdict.value
     'not yet measured'
     """
-    found = {_name(p): one for p in pairs if (one := gaps(p.ot, "recalibrated", "sparse"))}
-    before = {_name(p): min(gaps(p.ot, "pruned", "sparse"), default=0.0) for p in pairs}
+    found = {_name(p): worst for p in pairs if (worst := _worst(p, "recalibrated"))}
+    before = {_name(p): _worst(p, "pruned") for p in pairs}
     evidence = [
-        f"{name}: {min(one):+.2f} points at worst; as pruned {before[name]:+.2f}" for name, one in found.items()
+        f"{name}: {min(one):+.2f} points at worst, over {CLOSE:g} lost by {sum(value < -CLOSE for value in one)} of "
+        f"{len(one)}; as pruned {min(before[name]):+.2f}"
+        for name, one in found.items()
     ]
     text = f"New: recalibrated, without any training, OT loses at most {CLOSE:g} points."
-    return Claim(text, Verdict.of([min(one) >= -CLOSE for one in found.values()]), listed(evidence), "without-training")
+    verdict = Verdict.of([min(one) >= -CLOSE for one in found.values()])
+    return Claim(text, verdict, listed(evidence), "without-training", len(found), len(pairs))
 
 
 SWEEP_CLAIMS: tuple[Callable[[Sequence[Pair]], Claim], ...] = (
     above_slimming,
     above_slimming_from_scratch,
+    above_slimming_by_parameters,
+    slimming_breaks,
     one_epoch_is_enough,
     one_epoch_is_not_enough_for_slimming,
     scratch_above_finetuned,
@@ -104,9 +145,31 @@ SWEEP_CLAIMS: tuple[Callable[[Sequence[Pair]], Claim], ...] = (
 )
 
 
-def _margins(pairs: Sequence[Pair], stage: str, least: float) -> dict[str, list[float]]:
-    found = {_name(p): margins(placed(p.ot, stage), placed(p.ns, stage), least) for p in pairs}
+def _margins(pairs: Sequence[Pair], stage: str, least: float, kind: str = "flops") -> dict[str, list[float]]:
+    found = {_name(p): margins(placed(p.ot, stage, kind), placed(p.ns, stage, kind), least) for p in pairs}
     return {name: values for name, values in found.items() if values}
+
+
+def _with_what_breaks(found: Mapping[str, Sequence[float]], pairs: Sequence[Pair]) -> str:
+    """The averages, and how many of NS's networks there were kept from breaking."""
+    past = [one for p in pairs if _name(p) in found for one in p.ns if one.cost("flops").mean >= HIGH_SPARSITY]
+    broken = sum(one.emptied > 0 for one in past)
+    if not broken:
+        return averages(found)
+    return (
+        f"{averages(found)}; there NS would have emptied whole layers of {counted(broken, 'network')}, had not one "
+        f"channel of each been kept"
+    )
+
+
+def _how_far(networks: Sequence[tuple[float, float]]) -> str:
+    whole = [flops for flops, emptied in networks if not emptied]
+    parts = [f"no layer is emptied up to {max(whole):.1f} %"] if whole else []
+    return ", ".join([*parts, *(f"{emptied:g} are at {flops:.1f} %" for flops, emptied in networks if emptied)])
+
+
+def _worst(found: Pair, stage: str) -> list[float]:
+    return [gain for point in found.ot for gain in point.gains(stage, "sparse")]
 
 
 def _name(found: Pair) -> str:

@@ -3,12 +3,17 @@
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+import torch
+
+import otprune as ot
+from otprune import models
 from otprune.experiments import paper
 from otprune.experiments.iterate import Restart
 from otprune.experiments.reproduce import made_images
 from otprune.experiments.reproduce.needed import BEST, baseline, lam_text
 from otprune.experiments.reproduce.records import Record, Records
 from otprune.experiments.reproduce.rows import PAIRS, ista, row, sweep
+from otprune.experiments.stages import totals
 from otprune.report.costs import pair
 from otprune.report.edge import edge
 from otprune.report.goals import goals
@@ -40,16 +45,21 @@ def baselines(records: Records) -> Iterator[str]:
 
 def _baseline_row(records: Records, data: str, model: str) -> list[str]:
     theirs, unpruned = paper.baselines()[data, model], records.find(baseline(data, model))
-    cost = _unpruned_cost(records, data, model)
+    cost = unpruned_cost(data, model)
     accuracy = None if unpruned is None else 100 * unpruned.results["accuracy_sparse"]
-    cells = [difference(getattr(theirs, kind), cost.get(kind), unit=1e6) for kind in ("flops", "parameters")]
+    cells = [difference(getattr(theirs, kind), cost[kind], unit=1e6) for kind in ("flops", "parameters")]
     return [subject(data, model), *cells[0], *cells[1], *difference(theirs.accuracy, accuracy)]
 
 
-def _unpruned_cost(records: Records, data: str, model: str) -> Mapping[str, int]:
-    """From whatever record there is of the network: it does not depend on the run."""
-    of_network = (one for one in records.all.values() if (one.experiment.data, one.experiment.model) == (data, model))
-    return next((one.results["cost_before"] for one in of_network if "cost_before" in one.results), {})
+def unpruned_cost(data: str, model: str) -> Mapping[str, int]:
+    """What a network costs before it is pruned, which needs no run.
+
+    >>> unpruned_cost("cifar10", "vgg14")["parameters"]
+    14728266
+    """
+    with torch.device("meta"):
+        network = models.build(model, {"cifar10": 10, "cifar100": 100}[data])
+    return totals(ot.cost(network, torch.zeros(1, 3, 32, 32, device="meta")))
 
 
 def shifts(records: Records) -> Iterator[str]:
@@ -83,12 +93,21 @@ def sweeps(records: Records) -> Iterator[str]:
         if rows:
             header = (subject(data, model), "", "pruned FLOPs", "pruned params", *STAGES.values(), "seeds")
             yield markdown_table(header, [_sweep_row(method, point) for method, point in rows], texts=2)
+        if any(0 < point.seeds(stage) < point.seeds() for _, point in rows for stage in STAGES):
+            yield "In brackets: of how many of the seeds, where not all have been through the stage."
 
 
 def _sweep_row(method: str, point: Point) -> list[str]:
-    costs = [percent(getattr(point, kind).mean, 1) for kind in ("flops", "parameters")]
-    accuracies = [percent(point.accuracy[stage].mean if stage in point.accuracy else None) for stage in STAGES]
-    return [method, point.label, *costs, *accuracies, str(point.seeds)]
+    costs = [percent(point.cost(kind).mean, 1) for kind in ("flops", "parameters")]
+    return [method, point.label, *costs, *(_cell(point, stage) for stage in STAGES), str(point.seeds())]
+
+
+def _cell(point: Point, stage: str) -> str:
+    """The accuracy, and of how many seeds where it is not of all."""
+    seeds = point.seeds(stage)
+    if not seeds:
+        return NONE
+    return percent(point.accuracy(stage).mean) + (f" ({seeds})" if seeds < point.seeds() else "")
 
 
 def resnet20(records: Records) -> Iterator[str]:
@@ -113,8 +132,8 @@ def resnet20(records: Records) -> Iterator[str]:
 
 
 def _drop(point: Point, full: float | None) -> list[str]:
-    costs = [percent(cost.mean, 1) for cost in (point.flops, point.parameters)]
-    stages = [point.accuracy[stage].mean for stage in ("sparse", "recalibrated", "finetuned")]
+    costs = [percent(point.cost(kind, "finetuned").mean, 1) for kind in ("flops", "parameters")]
+    stages = [point.accuracy(stage).mean for stage in ("sparse", "recalibrated", "finetuned")]
     return [*costs, *map(percent, stages), NONE if full is None else f"{full - stages[-1]:.2f}"]
 
 

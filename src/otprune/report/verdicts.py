@@ -30,22 +30,46 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True)
 class Claim:
-    """A claim, the verdict, the numbers behind it, and the table or figure to look at."""
+    """A claim, the verdict, the numbers behind it, and the table or figure to look at.
+
+    Where the paper has it of several networks or data sets, `measured` is on how many it was, of those `asked` for.
+
+    >>> Claim("Pigs fly.", Verdict.HOLDS, "", "flights", measured=1, asked=6).scope
+    'on 1 of 6'
+    """
 
     text: str
     verdict: Verdict
     evidence: str
     row: str
+    measured: int = 0
+    asked: int = 0
+
+    @property
+    def scope(self) -> str:
+        """On how many of them, where it is not on all."""
+        return f"on {self.measured} of {self.asked}" if 0 < self.measured < self.asked else ""
 
 
 def averages(found: Mapping[str, Sequence[float]]) -> str:
-    """The means of some numbers of points, each with its name and with how many there are.
+    """The means of some numbers of points, each with its name, with how far they reach and with how many there are.
 
-    >>> averages({"VGG-14": [1.0, 2.0]})
-    'points on average (of so many networks): VGG-14 +1.50 (2)'
+    >>> averages({"VGG-14": [1.0, 2.0], "ResNet-20": [0.5]})
+    'VGG-14: +1.50 points on average of 2 networks (+1.00 to +2.00); ResNet-20: +0.50 points, 1 network'
     """
-    parts = [f"{name} {fmean(one):+.2f} ({len(one)})" for name, one in found.items()]
-    return f"points on average (of so many networks): {listed(parts)}" if parts else ""
+    return listed([f"{name}: {averaged(one)}" for name, one in found.items()])
+
+
+def averaged(values: Sequence[float], what: str = "network") -> str:
+    """One of them.
+
+    >>> averaged([-0.25], "seed")
+    '-0.25 points, 1 seed'
+    """
+    if len(values) == 1:
+        return f"{values[0]:+.2f} points, 1 {what}"
+    reach = f"{min(values):+.2f} to {max(values):+.2f}"
+    return f"{fmean(values):+.2f} points on average of {len(values)} {what}s ({reach})"
 
 
 def on_average_above(found: Mapping[str, Sequence[float]]) -> Verdict:

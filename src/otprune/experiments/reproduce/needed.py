@@ -31,7 +31,7 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True)
 class Needed:
-    """A record by what it must hold; `scratch` and `gammas` ask for measurements that not every record has.
+    """A record by what it must hold: `finetuned`, `scratch` and `gammas` ask for what not every record has.
 
     `recipe` is the one that it is trained by, where that is not the paper's.
 
@@ -41,6 +41,7 @@ class Needed:
 
     experiment: Experiment
     kind: Kind
+    finetuned: bool = True
     scratch: bool = False
     gammas: bool = False
     restart: Restart | None = None
@@ -101,10 +102,11 @@ def pruned(
     *,
     seed: int = 0,
     ratio: float | None = None,
+    finetuned: bool = True,
     scratch: bool = False,
     gammas: bool = False,
 ) -> Needed:
-    """A network trained with λ, pruned by OT, or by Network Slimming where a ratio is given, and fine-tuned.
+    """A network trained with λ, pruned by OT, or by Network Slimming where a ratio is given, and usually fine-tuned.
 
     >>> pruned("cifar10", "vgg14", 2e-4, ratio=0.7003).experiment.pruning.rule
     'ns'
@@ -112,7 +114,7 @@ def pruned(
     experiment = trained(data, model, lam, seed)
     if ratio is not None:
         experiment = replace(experiment, pruning=Pruning(rule="ns", ratio=ratio))
-    return Needed(experiment, Kind.PRUNED, scratch, gammas)
+    return Needed(experiment, Kind.PRUNED, finetuned, scratch, gammas)
 
 
 def baseline(data: str, model: str, seed: int = 0) -> Needed:
@@ -168,13 +170,13 @@ def by_ista(rho: float, seed: int = 0) -> Needed:
 
 
 def best(goal: paper.Goal, seed: int = 0) -> Needed:
-    """A network by the recipe that is to reach a goal beyond the paper.
+    """A network by the recipe that is to reach a goal beyond the paper, with no training after it is pruned.
 
     >>> best(paper.goals()[0]).place
     'cifar10/vgg14/best-target...-seed0'
     """
     settings = {"model": goal.model, "data": goal.data, "training.seed": seed, **flat(goal.settings)}
-    return Needed(resolved(settings, BEST), Kind.PRUNED, recipe=BEST)
+    return Needed(resolved(settings, BEST), Kind.PRUNED, finetuned=False, recipe=BEST)
 
 
 @functools.cache

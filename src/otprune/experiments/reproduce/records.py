@@ -117,7 +117,8 @@ class Records:
         record = self.find(needed)
         if record is None:
             return "not run"
-        if needed.kind in (Kind.PRUNED, Kind.ISTA) and "accuracy_finetuned" not in record.results:
+        pruned = needed.kind in (Kind.PRUNED, Kind.ISTA)
+        if pruned and needed.finetuned and "accuracy_finetuned" not in record.results:
             return "not fine-tuned"
         return SCRATCH_LACKS if needed.scratch and "accuracy_scratch" not in record.results else ""
 

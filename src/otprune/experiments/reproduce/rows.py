@@ -46,12 +46,12 @@ def rows() -> Mapping[str, Row]:
         Row("threshold-demo", "Figure: threshold demo", (shifted("cifar10", "vgg14", _LAYERS_LAM),)),
         Row("layer-distributions", "Figure: distributions of γ in two layers", (_gammas(_LAYERS_LAM),)),
         Row("lambda-distributions", "Figure: distributions of γ under two λ", tuple(map(_gammas, _LAMBDAS))),
-        Row("accuracy-vs-cost", "Figure: accuracy against pruned FLOPs and parameters", tuple(_sweeps(scratch=True))),
-        Row("without-training", "Figure: accuracy without any training", tuple(_sweeps(scratch=False))),
+        Row("accuracy-vs-cost", "Figure: accuracy against pruned FLOPs and parameters", tuple(_sweeps(trained=True))),
+        Row("without-training", "Figure: accuracy without any training", tuple(_sweeps(trained=False))),
         Row("statistics", "Table: statistics over 11 seeds", tuple(_statistics())),
         Row("resnet20", "Figure: ResNet-20 and the ISTA method of Ye et al. 2018", tuple(_resnet20())),
         Row("iterative", "Figure: iterative pruning", tuple(_iterative())),
-        Row("edge-latency", "Figure: latency at the edge"),
+        Row("edge-latency", "Figure: latency at the edge", remark=EDGE),
         Row("ilsvrc", "Table: ILSVRC-2012", remark=ILSVRC),
         Row(BEST, "Beyond the paper", tuple(needed for goal in paper.goals() for needed in towards(goal))),
     )
@@ -61,6 +61,10 @@ def rows() -> Mapping[str, Row]:
 ILSVRC = (
     "ILSVRC-2012 is not here, so no accuracy can be measured. The recipe is run for a few steps on made images, to "
     "show that it runs; what the unpruned networks cost does not depend on the images."
+)
+EDGE = (
+    "The paper's neural compute stick is not here: benchmarks/latency.py times the networks on one thread of a CPU, in "
+    "three runtimes."
 )
 _POINTS = paper.table("points")
 _LAYERS_LAM: float = _POINTS["distributions"]["layers_lam"]
@@ -83,23 +87,25 @@ def row(name: str) -> Row:
     raise TrainingError(f"the paper has no {name} here; {hint}")
 
 
-def sweep(data: str, model: str, scratch: bool = False) -> tuple[Needed, ...]:
+def sweep(data: str, model: str, scratch: bool = False, finetuned: bool = True) -> tuple[Needed, ...]:
     """OT at every λ of the paper's table.
 
     >>> len(sweep("cifar10", "vgg14"))
     7
     """
-    return tuple(pruned(data, model, lam, scratch=scratch) for lam in paper.lambdas()[data, model])
+    lambdas = paper.lambdas()[data, model]
+    return tuple(pruned(data, model, lam, scratch=scratch, finetuned=finetuned) for lam in lambdas)
 
 
-def slimming(data: str, model: str, scratch: bool = False) -> tuple[Needed, ...]:
+def slimming(data: str, model: str, scratch: bool = False, finetuned: bool = True) -> tuple[Needed, ...]:
     """Network Slimming at several ratios of one training.
 
     >>> len({needed.trained_at for needed in slimming("cifar10", "vgg14")})
     1
     """
     lam = paper.slimming_lam(model)
-    return tuple(pruned(data, model, lam, ratio=ratio, scratch=scratch) for ratio in RATIOS)
+    asked = {"scratch": scratch, "finetuned": finetuned}
+    return tuple(pruned(data, model, lam, ratio=ratio, **asked) for ratio in RATIOS)
 
 
 def ista() -> tuple[Needed, ...]:
@@ -145,11 +151,12 @@ def _gammas(lam: float) -> Needed:
     return pruned("cifar10", "vgg14", lam, gammas=True)
 
 
-def _sweeps(scratch: bool) -> Iterator[Needed]:
+def _sweeps(trained: bool) -> Iterator[Needed]:
+    """Networks that are trained after they were pruned, in both ways, or that are not."""
     for data, model in PAIRS:
         yield baseline(data, model)
-        yield from sweep(data, model, scratch)
-        yield from slimming(data, model, scratch)
+        yield from sweep(data, model, scratch=trained, finetuned=trained)
+        yield from slimming(data, model, scratch=trained, finetuned=trained)
 
 
 def _statistics() -> Iterator[Needed]:

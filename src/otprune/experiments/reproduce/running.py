@@ -156,8 +156,10 @@ def _prune_and_finetune(needs: Sequence[Needed], trained: Mapping[str, Pipeline]
         pipelines = [_with_weights(needed, trained[needed.trained_at], workshop) for needed in chunk]
         for pipeline in pipelines:
             stages.prune(pipeline)
-        stages.finetune(pipelines, workshop.report, together=workshop.together)
-        for needed, pipeline in zip(chunk, pipelines, strict=True):
+        both = list(zip(chunk, pipelines, strict=True))
+        tuned = [pipeline for needed, pipeline in both if needed.finetuned]
+        stages.finetune(tuned, workshop.report, together=workshop.together)
+        for needed, pipeline in both:
             workshop.keep(needed.place, stages.record(pipeline))
 
 

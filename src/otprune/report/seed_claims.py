@@ -1,0 +1,82 @@
+"""Claims about the statistics over seeds: each seed of OT beside the same of Network Slimming."""
+
+from collections.abc import Iterator, Mapping
+from statistics import fmean
+from typing import Any
+
+from otprune.experiments.reproduce.records import Records
+from otprune.experiments.reproduce.rows import seeds
+from otprune.report.points import DATA_NAMES, counted
+from otprune.report.verdicts import Claim, Verdict, averaged, listed
+
+ROW = "statistics"
+Both = tuple[Mapping[str, Any], Mapping[str, Any]]
+"""What was measured of a seed: by OT, and by Network Slimming."""
+
+
+def cheaper_over_seeds(records: Records) -> Claim:
+    """Where OT keeps no more channels than NS on average, which is what the paper has of both.
+
+    >>> from pathlib import Path
+    >>> cheaper_over_seeds(Records(Path("nowhere"))).verdict.value
+    'not yet measured'
+    """
+    text = "Over the seeds, with the same channels or fewer, OT's VGG-14 has fewer FLOPs than NS's."
+    shares = {name: fmean(map(_flops, those)) for name, those in _found(records).items()}
+    fair = {name: those for name, those in _found(records).items() if _channels(those)[0] <= _channels(those)[1]}
+    evidence = [
+        f"{name}: {100 * shares[name]:.1f} % of NS's FLOPs with {_told(those)}"
+        for name, those in _found(records).items()
+    ]
+    return Claim(
+        text, Verdict.of([shares[name] < 1 for name in fair]), listed(evidence), ROW, len(fair), len(DATA_NAMES)
+    )
+
+
+def better_over_seeds(records: Records) -> Claim:
+    """More accurate on average over the seeds.
+
+    >>> from pathlib import Path
+    >>> better_over_seeds(Records(Path("nowhere"))).verdict.value
+    'not yet measured'
+    """
+    text = "Over the seeds, OT's VGG-14 is more accurate than NS's."
+    gains = {name: list(map(_gain, those)) for name, those in _found(records).items()}
+    evidence = [f"{name}: {averaged(one, 'seed')}" for name, one in gains.items()]
+    judged = [fmean(one) > 0 for one in gains.values()]
+    return Claim(text, Verdict.of(judged), listed(evidence), ROW, len(gains), len(DATA_NAMES))
+
+
+def _found(records: Records) -> dict[str, list[Both]]:
+    """The seeds that are recorded of both, for each data set that has some."""
+    found = {name: list(_of_both(records, data)) for data, name in DATA_NAMES.items()}
+    return {name: those for name, those in found.items() if those}
+
+
+def _of_both(records: Records, data: str) -> Iterator[Both]:
+    for needs in zip(seeds(data, "ot"), seeds(data, "ns"), strict=True):
+        ours, theirs = (records.find(needed) for needed in needs)
+        if ours and theirs and not any(map(records.lacks, needs)):
+            yield ours.results, theirs.results
+
+
+def _flops(both: Both) -> float:
+    ours, theirs = (float(one["cost_after"]["flops"]) for one in both)
+    return ours / theirs
+
+
+def _gain(both: Both) -> float:
+    ours, theirs = (100 * float(one["accuracy_finetuned"]) for one in both)
+    return ours - theirs
+
+
+def _channels(those: list[Both]) -> tuple[float, float]:
+    """How many are left on average, by OT and by NS."""
+    left = [[sum(layer["kept"] for layer in one["layers"]) for one in both] for both in those]
+    ours, theirs = map(fmean, zip(*left, strict=True))
+    return ours, theirs
+
+
+def _told(those: list[Both]) -> str:
+    ours, theirs = _channels(those)
+    return f"{ours:,.0f} channels against {theirs:,.0f}, over {counted(len(those), 'seed')}"

@@ -90,6 +90,19 @@ def test_one_that_fails_is_set_aside_and_the_others_go_to_their_end(tmp_path: Pa
     assert len(read(tmp_path / "good" / RECORD)["rounds"]) == 2 and not (tmp_path / "bad" / RECORD).exists()
 
 
+def test_no_round_waits_for_another_to_be_trained_from_scratch(tmp_path: Path) -> None:
+    """Broken off in the first of these trainings, all rounds are pruned already, and it goes on from there."""
+    asked = Rounds(EXPERIMENT, tmp_path, DIGITS, CPU, Restart.SCRATCH)
+    with pytest.raises(KeyboardInterrupt):
+        iterate_together([asked], rounds=2, report=BreakOff("round-1", "scratch", 1))
+    there = read(tmp_path / RECORD)["rounds"]
+    assert [one["accuracy"] for one in there] == [None, None] and not asked.is_over(2)
+    again = Rounds(EXPERIMENT, tmp_path, DIGITS, CPU, Restart.SCRATCH)
+    iterate_together([again], rounds=2)
+    assert again.is_over(2) and all(one["accuracy"] > 0.9 for one in read(tmp_path / RECORD)["rounds"])
+    assert [kept(one) for one in again.record["rounds"]] == [kept(one) for one in there]
+
+
 def test_fresh_weights_have_nothing_of_the_old_but_their_shapes(rounds: tuple[Path, Restart]) -> None:
     folder, restart = rounds
     if restart is Restart.FINETUNED:
@@ -146,10 +159,14 @@ def untimed(record: dict[str, Any]) -> dict[str, Any]:
 def test_rounds_broken_off_anywhere_end_the_same(rounds: tuple[Path, Restart], tmp_path: Path) -> None:
     folder, restart = rounds
     last = "scratch" if restart is Restart.SCRATCH else "finetune"
-    for moment in (("round-1", "train", 2), ("round-1", last, 1), ("round-2", "train", 2), ("round-2", last, 2)):
+    moments = [("round-1", "train", 2), ("round-1", last, 1), ("round-2", "train", 2), ("round-2", last, 2)]
+    if restart is Restart.SCRATCH:
+        moments.sort(key=lambda moment: moment[1] == last)  # which comes after all rounds
+    for moment in moments:
         with pytest.raises(KeyboardInterrupt):
             in_rounds(tmp_path, restart=restart, report=BreakOff(*moment))
-    assert [one["round"] for one in read(tmp_path / "record.json")["rounds"]] == [1]
+    there = [one["round"] for one in read(tmp_path / RECORD)["rounds"]]
+    assert there == ([1, 2] if restart is Restart.SCRATCH else [1])
     record = in_rounds(tmp_path, restart=restart)
     assert untimed(record) == untimed(read(folder / RECORD))
     for number in (1, 2):

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 import otprune as ot
-from otprune.errors import TrainingError
+from otprune.errors import OtpruneError, TrainingError
 from otprune.experiments import stages
 from otprune.experiments.attribution import attribution
 from otprune.experiments.contents import Record, well_formed
@@ -44,8 +44,9 @@ class Rounds:
     """One experiment that is pruned in rounds, each a pipeline in a folder of its own, and the rounds behind.
 
     Its record is written after every round. A round starts from the fine-tuned model of the last, or with
-    `Restart.SCRATCH` from fresh weights in its pruned architecture; then it is training from scratch, not fine-tuning,
-    that ends a round. Costs are relative to the model that the first round started with.
+    `Restart.SCRATCH` from fresh weights in its pruned architecture. Then nothing waits for its networks to be trained
+    from scratch, which they are in place of fine-tuning, after the last round. Costs are relative to the model that the
+    first round started with.
 
     >>> Rounds(Experiment("vgg14", "cifar10"), Path("rounds"), source=None, device=torch.device("cpu")).goes_on(5)
     True
@@ -67,6 +68,10 @@ class Rounds:
         """Whether fewer than so many are recorded; it is over early once one removes nothing."""
         return len(self.record.get("rounds", ())) < rounds and not self.record.get("remark")
 
+    def is_over(self, rounds: int) -> bool:
+        """Whether there is no other round, nor anything left to train from scratch."""
+        return not self.goes_on(rounds) and all("accuracy_scratch" in one.results for one in self.to_train_from_scratch)
+
     def begin(self) -> None:
         """Open the next round."""
         place, start = self.folder / f"round-{len(self.done) + 1}", self._start() if self.done else None
@@ -77,23 +82,32 @@ class Rounds:
         self.record = _written(self.folder, self.experiment, self.restart, self.done)
 
     @property
-    def round(self) -> Pipeline:
-        """The one under way."""
-        return self.done[-1]
+    def last(self) -> list[Pipeline]:
+        """The round under way."""
+        return self.done[-1:]
 
     @property
-    def removes(self) -> bool:
-        """Whether it removes something."""
-        return not _removes_nothing(self.round.results)
+    def to_finetune(self) -> list[Pipeline]:
+        """The round under way, where it is fine-tuned and removes something."""
+        return [one for one in self.last if self.restart is Restart.FINETUNED and not _removes_nothing(one.results)]
+
+    @property
+    def to_train_from_scratch(self) -> list[Pipeline]:
+        """All rounds that are and that remove something."""
+        return [one for one in self.done if self.restart is Restart.SCRATCH and not _removes_nothing(one.results)]
 
     def _start(self) -> Path:
         """The file that the round after this one starts from."""
-        last = self.round
+        (last,) = self.last
         if self.restart is Restart.FINETUNED:
             return last.folder / FINETUNED
         if not (last.folder / FRESH).exists():
             ot.save(stages.drawn_anew(last, last.load(PRUNED)), last.folder / FRESH)
         return last.folder / FRESH
+
+
+Chosen = Callable[[Rounds], Sequence[Pipeline]]
+"""Which rounds of several are meant."""
 
 
 def iterate(
@@ -135,16 +149,22 @@ def iterate_together(
 
     >>> iterate_together([])
     """
-    aside, how = SetAside(asked), (report, save_every, together)
+    aside = SetAside(asked)
+
+    def go(stage: Callable[..., None], chosen: Chosen, among: Sequence[Rounds] | None = None) -> None:
+        aside.at_once(
+            partial(_through, partial(stage, report=report, save_every=save_every, together=together), chosen), among
+        )
+
     aside.each(lambda one: _require_rounds_alone(one.folder, one.restart, rounds))
     while waiting := [one for one in aside.others() if one.goes_on(rounds)]:
         aside.each(Rounds.begin, waiting)
-        aside.at_once(partial(_in_stage, stages.train, *how), waiting)
-        aside.each(lambda one: stages.prune(one.round), waiting)
-        for restart, end in ((Restart.FINETUNED, stages.finetune), (Restart.SCRATCH, stages.scratch)):
-            removing = [one for one in aside.others(waiting) if one.restart is restart and one.removes]
-            aside.at_once(partial(_in_stage, end, *how), removing)
+        go(stages.train, lambda one: one.last, waiting)
+        aside.each(lambda one: stages.prune(one.done[-1]), waiting)
+        go(stages.finetune, lambda one: one.to_finetune, waiting)
         aside.each(Rounds.end, waiting)
+    go(stages.scratch, lambda one: one.to_train_from_scratch)
+    aside.each(Rounds.end)
     aside.end()
 
 
@@ -161,15 +181,17 @@ def with_the_usual_limit(experiment: Experiment) -> Experiment:
     return replace(experiment, pruning=replace(pruning, max_layer_ratio=SLIMMING_LAYER_RATIO))
 
 
-def _in_stage(
-    stage: Callable[..., None], report: Report | None, save_every: float, together: int, asked: Sequence[Rounds]
-) -> None:
-    """Let their rounds go through a stage; who failed at it is told by the whole of the rounds."""
-    owners = {id(one.round): one for one in asked}
+def _through(stage: Callable[[Sequence[Pipeline]], None], chosen: Chosen, asked: Sequence[Rounds]) -> None:
+    """Let some of their pipelines go through a stage; who failed at it is told by the whole of the rounds."""
+    owners = {id(pipeline): one for one in asked for pipeline in chosen(one)}
     try:
-        stage([one.round for one in asked], report, save_every, together)
+        stage([pipeline for one in asked for pipeline in chosen(one)])
     except RunsFailed as failed:
         raise RunsFailed([(owners[id(pipeline)], error) for pipeline, error in failed.errors]) from failed
+    except OtpruneError as error:  # that of a single pipeline
+        if len(owners) != 1:
+            raise
+        raise RunsFailed([(one, error) for one in owners.values()]) from error
 
 
 def _removes_nothing(results: Mapping[str, Any]) -> bool:

@@ -194,7 +194,7 @@ def _prune_in_rounds(needs: Sequence[Needed], trained: Mapping[str, Pipeline], w
         iterate_together(list(asked.values()), report=workshop.report, together=workshop.together)
     finally:
         for place, one in asked.items():
-            if not one.goes_on(ROUNDS):
+            if one.is_over(ROUNDS):
                 workshop.keep(place, one.record)
 
 

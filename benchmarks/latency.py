@@ -1,8 +1,8 @@
 """Latency of pruned networks beside their originals, in several runtimes: the paper's edge experiment.
 
-VGG-14 is pruned as the recorded runs under results/ were. DenseNet-121 and MobileNetV2 have no such record: their
-scaling factors are drawn at random, and half of all channels go. Weights are fresh everywhere: latency does not depend
-on them. Where a network gains less time than FLOPs, the record says which layers lag, and why.
+VGG-14 is pruned as the recorded runs under results/ were, at every λ. DenseNet-121 and MobileNetV2 have no such record:
+their scaling factors are drawn at random, and half of all channels go. Weights are fresh everywhere: latency does not
+depend on them. Where a network gains less time than FLOPs, the record says which layers lag, and why.
 
 Nothing else may run meanwhile:
 
@@ -28,12 +28,13 @@ from otprune.deploy.runtimes import DEVICES, RUNTIMES, Runtime
 from otprune.deploy.subjects import Subject
 from otprune.experiments.reproduce.records import Record, Records
 from otprune.experiments.reproduce.restored import pruned_alike
+from otprune.experiments.reproduce.rows import sweep
 from otprune.experiments.stages import totals
 from otprune.models.building import build_model
 from otprune.tables import table
 
 RESULTS = Path(__file__).parents[1] / "results"
-RECORDED = ("lam2e-4-seed0", "best-target0.31-seed0", "lam5e-4-seed0")
+RECORDED = (*(Path(one.place).name for one in sweep("cifar10", "vgg14")), "best-target0.31-seed0")
 ROUNDED, WIDTH = "lam2e-4-seed0", 16
 RATIO = 0.5
 ORIGINAL = "unpruned"

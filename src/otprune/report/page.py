@@ -40,7 +40,7 @@ def _made_with(records: Records) -> Iterator[str]:
     if runs:
         machines = ", or ".join(sorted({measured_with(one) for record in runs for one in record.provenances}))
         hours = sum(map(_seconds, runs)) / 3600
-        yield f"So far {counted(len(runs), 'record')}, {hours:.1f} hours of training on {machines}."
+        yield f"So far {counted(len(runs), 'record')}, {hours:.1f} hours of training and pruning on {machines}."
 
 
 def _seconds(record: Record) -> float:

@@ -15,10 +15,11 @@ from otprune.errors import TrainingError
 from otprune.experiments.experiment import Experiment, Pruning
 from otprune.experiments.iterate import Restart, Rounds, iterate, iterate_together
 from otprune.experiments.pipeline import Pipeline
+from otprune.experiments.reporting import Silent
 from otprune.surgery import plans_of
 from otprune.training.failures import RunsFailed
 from otprune.training.loop import train
-from otprune.training.run import Run
+from otprune.training.run import EpochRecord, Run
 from tests.small_runs import (
     CPU,
     DIGITS,
@@ -103,6 +104,41 @@ def test_no_round_waits_for_another_to_be_trained_from_scratch(tmp_path: Path) -
     assert [kept(one) for one in again.record["rounds"]] == [kept(one) for one in there]
 
 
+class BreakOffIn(Silent):
+    """Ends everything after the first epoch from scratch of one of several."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def epoch_ended(self, pipeline: Pipeline, stage: str, run: Run, epoch: EpochRecord) -> None:
+        if stage == "scratch" and pipeline.folder.parent.name == self.name:
+            raise KeyboardInterrupt
+
+
+def test_what_was_trained_from_scratch_is_recorded_though_another_is_broken_off(tmp_path: Path) -> None:
+    asked = [Rounds(EXPERIMENT, tmp_path / name, DIGITS, CPU, Restart.SCRATCH) for name in ("first", "second")]
+    with pytest.raises(KeyboardInterrupt):
+        iterate_together(asked, rounds=2, report=BreakOffIn("second"), together=2)
+    assert [one.is_over(2) for one in asked] == [True, False]
+    assert all(one["accuracy"] > 0.9 for one in read(tmp_path / "first" / RECORD)["rounds"])
+    assert [one["accuracy"] for one in read(tmp_path / "second" / RECORD)["rounds"]] == [None, None]
+
+
+def test_one_that_fails_again_costs_the_others_nothing(tmp_path: Path) -> None:
+    """The first round of the good one is there already, so that the bad one is alone in what is left of the stage."""
+    diverging = replace(EXPERIMENT, training=replace(TRAINING, rate=1e9))
+
+    def in_rounds_together(rounds: int) -> None:
+        names = {"good": EXPERIMENT, "bad": diverging}
+        asked = [Rounds(experiment, tmp_path / name, DIGITS, CPU) for name, experiment in names.items()]
+        with pytest.raises(RunsFailed, match="bad"):
+            iterate_together(asked, rounds)
+
+    for number in (1, 2):
+        in_rounds_together(number)
+        assert len(read(tmp_path / "good" / RECORD)["rounds"]) == number
+
+
 def test_fresh_weights_have_nothing_of_the_old_but_their_shapes(rounds: tuple[Path, Restart]) -> None:
     folder, restart = rounds
     if restart is Restart.FINETUNED:
@@ -176,12 +212,12 @@ def test_rounds_broken_off_anywhere_end_the_same(rounds: tuple[Path, Restart], t
 
 def test_going_through_again_changes_nothing(rounds: tuple[Path, Restart]) -> None:
     folder, restart = rounds
-    before = {path: path.stat().st_mtime_ns for path in folder.rglob("*") if path.name != "record.json"}
+    before = {path: path.stat().st_mtime_ns for path in folder.rglob("*") if path.name != RECORD}
     written = (folder / RECORD).read_bytes()
     assert len(in_rounds(folder, restart=restart, rounds=1)["rounds"]) == 1
     in_rounds(folder, restart=restart)
     assert (folder / RECORD).read_bytes() == written
-    assert before == {path: path.stat().st_mtime_ns for path in folder.rglob("*") if path.name != "record.json"}
+    assert before == {path: path.stat().st_mtime_ns for path in folder.rglob("*") if path.name != RECORD}
 
 
 def test_network_slimming_never_takes_more_than_half_of_a_layer(tmp_path: Path) -> None:

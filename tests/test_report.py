@@ -23,7 +23,7 @@ from otprune.report.columns import column
 from otprune.report.figures import FIGURES, draw
 from otprune.report.over_seeds import seed_by_seed, statistics
 from otprune.report.page import page
-from otprune.report.points import points
+from otprune.report.points import counted, points, pruned_share
 from otprune.report.seed_claims import better_over_seeds
 from otprune.report.tables import sweeps
 from otprune.report.verdicts import Verdict
@@ -160,12 +160,35 @@ def test_slimming_that_empties_layers_is_told(tmp_path: Path) -> None:
         results["layers"][3].update(kept=1, negligible=results["layers"][3]["channels"])
 
     needs = slimming("cifar10", "vgg14")
-    made_records.write(tmp_path, [*sweep("cifar10", "vgg14"), *needs[:-1]])
+    made_records.write(tmp_path, [*sweep("cifar10", "vgg14"), *needs])
     assert "emptied" not in verdict(Records(tmp_path), "OT is more accurate than NS")[1]
-    made_records.write(tmp_path, needs[-1:], changed(emptied))
-    assert "emptied whole layers of 1 network" in verdict(Records(tmp_path), "OT is more accurate than NS")[1]
+    assert verdict(Records(tmp_path), "NS can prune no more FLOPs")[0] is Verdict.FAILS
+    past = [needed for needed in needs if pruned_share(made_records.record(needed)["results"], "flops") > 53]
+    made_records.write(tmp_path, past, changed(emptied))
+    told = f"emptied whole layers of {counted(len(past), 'network')}"
+    assert past and told in verdict(Records(tmp_path), "OT is more accurate than NS")[1]
     judged, evidence = verdict(Records(tmp_path), "NS can prune no more FLOPs")
-    assert "1 are at" in evidence and judged is not Verdict.OPEN
+    assert judged is Verdict.HOLDS and ", 1 layer at " in evidence
+    made_records.write(tmp_path, needs[:1], changed(emptied))
+    assert verdict(Records(tmp_path), "NS can prune no more FLOPs")[0] is Verdict.FAILS
+
+
+def test_layers_that_keep_more_for_others_are_not_emptied(tmp_path: Path) -> None:
+    """Tied by a sum to others, a layer may keep channels that are all negligible."""
+
+    def tied(results: dict[str, Any]) -> None:
+        results["layers"][3]["negligible"] = results["layers"][3]["channels"]
+
+    made_records.write(tmp_path, slimming("cifar10", "vgg14"), changed(tied))
+    assert {point.emptied for point in points(Records(tmp_path), slimming("cifar10", "vgg14"))} == {0}
+
+
+@pytest.mark.parametrize("lacking", ["layers", "accuracy_pruned", "accuracy_recalibrated", "accuracy_sparse"])
+def test_what_a_record_lacks_is_left_out(lacking: str, tmp_path: Path) -> None:
+    needs = [*sweep("cifar10", "vgg14"), *slimming("cifar10", "vgg14"), *sweep("cifar10", "resnet20")]
+    made_records.write(tmp_path, needs, changed(lambda results: results.pop(lacking)))
+    assert "| OT | λ=1e-4 |" in page(Records(tmp_path), NOWHERE)
+    assert draw("accuracy-vs-cost", Records(tmp_path), tmp_path / "figures")
 
 
 def test_a_claim_says_on_how_much_of_the_paper_it_was_measured(tmp_path: Path) -> None:

@@ -24,6 +24,9 @@ SMALL = replace(EXPERIMENT, training=replace(EXPERIMENT.training, epochs=2))
 PRUNED = Needed(SMALL, Kind.PRUNED, scratch=True)
 
 
+PRUNED_ONCE = replace(PRUNED, scratch=False)
+
+
 def slimmed(ratio: float) -> Experiment:
     return replace(SMALL, pruning=Pruning(rule="ns", ratio=ratio))
 
@@ -97,6 +100,16 @@ def test_prunings_of_one_training_differ_in_nothing_but_what_was_pruned(done: Pa
     assert all(one["gammas"] == results[0]["gammas"] for one in results)
     assert [one.get("trained_in") for one in results] == [None, "lam3e-1-seed0", "lam3e-1-seed0"]
     assert len({one["cost_after"]["flops"] for one in results}) == 3
+
+
+def test_what_needs_no_fine_tuning_is_not_fine_tuned(tmp_path: Path) -> None:
+    needed = replace(PRUNED, scratch=False, finetuned=False)
+    trainings, said = made([needed], tmp_path)
+    records = Records(tmp_path / "results")
+    assert {stage for _, stage in trainings} == {"train"} and len(said) == 1
+    assert records.lacks(needed) == "" and records.lacks(replace(needed, finetuned=True)) == "not fine-tuned"
+    trainings, _ = made([replace(needed, finetuned=True)], tmp_path)
+    assert {stage for _, stage in trainings} == {"finetune"} and not Records(tmp_path / "results").lacks(PRUNED_ONCE)
 
 
 def test_a_baseline_has_an_accuracy_and_a_cost_and_is_not_pruned(done: Path) -> None:

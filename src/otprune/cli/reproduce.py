@@ -22,7 +22,7 @@ from otprune.experiments.reproduce.rows import Row, row, rows
 from otprune.experiments.reproduce.running import Workshop, run_missing
 from otprune.training.loop import chosen_device
 
-RECORDED = "record.json"  # as any that is written there
+ILSVRC = "ilsvrc"
 Shown = Annotated[str | None, typer.Argument(help="A table or figure of the paper; without one, all are listed.")]
 
 
@@ -57,7 +57,8 @@ def reproduce(
         asked = row(name)
         needs = _chosen(asked, only)
         if not draw_only:
-            require_target(results / RECORDED)
+            if asked.name == ILSVRC or any(map(Records(results).lacks, needs)):
+                require_target(results / f"{asked.name}.json")  # as any that is written there
             _run(asked, needs, scratch, Workshop(out, results, chosen_device(device), together=together), screen)
         screen.print(_listed(Records(results), [asked]))
         _draw(asked, results, figures, screen)
@@ -76,7 +77,7 @@ def _chosen(asked: Row, only: str) -> list[Needed]:
 def _run(asked: Row, needs: Sequence[Needed], scratch: bool, workshop: Workshop, screen: Console) -> None:
     with reports(screen) as report, downloads(screen) as downloading:
         workshop.report, workshop.downloading = report, downloading
-        if asked.name == "ilsvrc":
+        if asked.name == ILSVRC:
             run_on_made_images(workshop)
         run_missing(needs, workshop, scratch)
 

@@ -69,8 +69,9 @@ class Rounds:
         return len(self.record.get("rounds", ())) < rounds and not self.record.get("remark")
 
     def is_over(self, rounds: int) -> bool:
-        """Whether there is no other round, nor anything left to train from scratch."""
-        return not self.goes_on(rounds) and all("accuracy_scratch" in one.results for one in self.to_train_from_scratch)
+        """Whether there is no other round, nor anything left to train from scratch, as far as is recorded."""
+        trained = all(one["accuracy"] is not None for one in self.record.get("rounds", ()) if _removes(one["results"]))
+        return not self.goes_on(rounds) and trained
 
     def begin(self) -> None:
         """Open the next round."""
@@ -89,12 +90,12 @@ class Rounds:
     @property
     def to_finetune(self) -> list[Pipeline]:
         """The round under way, where it is fine-tuned and removes something."""
-        return [one for one in self.last if self.restart is Restart.FINETUNED and not _removes_nothing(one.results)]
+        return [one for one in self.last if self.restart is Restart.FINETUNED and _removes(one.results)]
 
     @property
     def to_train_from_scratch(self) -> list[Pipeline]:
         """All rounds that are and that remove something."""
-        return [one for one in self.done if self.restart is Restart.SCRATCH and not _removes_nothing(one.results)]
+        return [one for one in self.done if self.restart is Restart.SCRATCH and _removes(one.results)]
 
     def _start(self) -> Path:
         """The file that the round after this one starts from."""
@@ -106,8 +107,8 @@ class Rounds:
         return last.folder / FRESH
 
 
-Chosen = Callable[[Rounds], Sequence[Pipeline]]
-"""Which rounds of several are meant."""
+Which = Callable[[Rounds], Sequence[Pipeline]]
+"""Some of the rounds."""
 
 
 def iterate(
@@ -151,9 +152,9 @@ def iterate_together(
     """
     aside = SetAside(asked)
 
-    def go(stage: Callable[..., None], chosen: Chosen, among: Sequence[Rounds] | None = None) -> None:
+    def go(stage: Callable[..., None], which: Which, among: Sequence[Rounds] | None = None) -> None:
         aside.at_once(
-            partial(_through, partial(stage, report=report, save_every=save_every, together=together), chosen), among
+            partial(_through, partial(stage, report=report, save_every=save_every, together=together), which), among
         )
 
     aside.each(lambda one: _require_rounds_alone(one.folder, one.restart, rounds))
@@ -163,8 +164,12 @@ def iterate_together(
         aside.each(lambda one: stages.prune(one.done[-1]), waiting)
         go(stages.finetune, lambda one: one.to_finetune, waiting)
         aside.each(Rounds.end, waiting)
-    go(stages.scratch, lambda one: one.to_train_from_scratch)
-    aside.each(Rounds.end)
+    pruned = [one for one in aside.others() if one.to_train_from_scratch]
+    try:
+        go(stages.scratch, lambda one: one.to_train_from_scratch, pruned)
+    finally:
+        for one in pruned:  # also where the training of another was broken off
+            one.end()
     aside.end()
 
 
@@ -181,11 +186,11 @@ def with_the_usual_limit(experiment: Experiment) -> Experiment:
     return replace(experiment, pruning=replace(pruning, max_layer_ratio=SLIMMING_LAYER_RATIO))
 
 
-def _through(stage: Callable[[Sequence[Pipeline]], None], chosen: Chosen, asked: Sequence[Rounds]) -> None:
+def _through(stage: Callable[[Sequence[Pipeline]], None], which: Which, asked: Sequence[Rounds]) -> None:
     """Let some of their pipelines go through a stage; who failed at it is told by the whole of the rounds."""
-    owners = {id(pipeline): one for one in asked for pipeline in chosen(one)}
+    owners = {id(pipeline): one for one in asked for pipeline in which(one)}
     try:
-        stage([pipeline for one in asked for pipeline in chosen(one)])
+        stage([pipeline for one in asked for pipeline in which(one)])
     except RunsFailed as failed:
         raise RunsFailed([(owners[id(pipeline)], error) for pipeline, error in failed.errors]) from failed
     except OtpruneError as error:  # that of a single pipeline
@@ -194,8 +199,8 @@ def _through(stage: Callable[[Sequence[Pipeline]], None], chosen: Chosen, asked:
         raise RunsFailed([(one, error) for one in owners.values()]) from error
 
 
-def _removes_nothing(results: Mapping[str, Any]) -> bool:
-    return all(layer["kept"] == layer["channels"] for layer in results["layers"])
+def _removes(results: Mapping[str, Any]) -> bool:
+    return any(layer["kept"] < layer["channels"] for layer in results["layers"])
 
 
 def _written(folder: Path, experiment: Experiment, restart: Restart, done: Sequence[Pipeline]) -> dict[str, Any]:
@@ -232,7 +237,7 @@ def _summary(number: int, pipeline: Pipeline, restart: Restart) -> dict[str, Any
 
 
 def _remark(done: Sequence[Pipeline]) -> str:
-    if _removes_nothing(done[-1].results):
+    if not _removes(done[-1].results):
         return f"round {len(done)} removes nothing: no further round was begun"
     return ""
 

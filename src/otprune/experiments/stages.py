@@ -216,7 +216,7 @@ def _train_all(
 ) -> None:
     done = distributed.led(lambda: [(pipeline.folder / stage.file).exists() for pipeline in pipelines])
     waiting = [pipeline for pipeline, is_done in zip(pipelines, done, strict=True) if not is_done]
-    aside, train_some = SetAside(waiting), partial(_train_side_by_side, stage, report or Silent(), save_every)
+    aside, train_some = SetAside(pipelines), partial(_train_side_by_side, stage, report or Silent(), save_every)
     for start in range(0, len(waiting), together):
         aside.at_once(train_some, waiting[start : start + together])
     aside.end()

@@ -50,7 +50,8 @@ def _ratio(needed: Needed) -> float:
 
 
 def _over(records: Records, needs: Iterable[Needed]) -> Column | None:
-    found = [record.results for needed in needs if (record := records.find(needed))]
+    there = [record.results for needed in needs if (record := records.find(needed))]
+    found = [results for results in there if "layers" in results]
     accuracies = [100 * results["accuracy_finetuned"] for results in found if "accuracy_finetuned" in results]
     if not accuracies:
         return None

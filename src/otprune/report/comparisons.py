@@ -70,7 +70,8 @@ def _drops(unpruned: float, found: Sequence[Point], by_ista: Sequence[Point]) ->
     ax = axes[0, 0]
     for stage, label, dotted in (("finetuned", "fine-tuned", False), ("recalibrated", "recalibrated only", True)):
         look: dict[str, Any] = {"linestyle": ":", "fillstyle": "none"} if dotted else {}
-        x, y = [p.cost("parameters", stage).mean for p in found], [unpruned - p.accuracy(stage).mean for p in found]
+        there = [point for point in found if point.seeds(stage)]
+        x, y = [p.cost("parameters", stage).mean for p in there], [unpruned - p.accuracy(stage).mean for p in there]
         ax.plot(x, y, color=OT, marker="o", label=f"OT, {label}", **look)
     if by_ista:
         lost = [unpruned - p.accuracy("finetuned").mean for p in by_ista]

@@ -59,8 +59,8 @@ def _claims(records: Records) -> Iterator[str]:
     yield "## Which claims hold here"
     yield (
         f"Of {len(found)} claims {counts[Verdict.HOLDS]} hold in all that was measured, {counts[Verdict.FAILS]} do "
-        f"not, and {counts[Verdict.OPEN]} are not measured yet. Some were measured on a part only of the networks and "
-        f"data sets that the paper has them of; then it says on how many."
+        f"not, and {counts[Verdict.OPEN]} are not measured yet. Some can be judged so far on a part only of the "
+        f"networks and data sets that the paper has them of; then it says on how many."
     )
     lines = [(c.text, f"**{c.verdict}** {c.scope}".strip(), c.evidence or NONE, f"[{c.row}](#{c.row})") for c in found]
     yield markdown_table(("claim", "here", "measured", "see"), lines, texts=4)

@@ -42,9 +42,9 @@ class Point:
         """How many have been through all of these stages."""
         return len(self._through(*stages))
 
-    def cost(self, kind: str, stage: str = "pruned") -> Spread:
-        """The share of the FLOPs or parameters that went, of those that have been through the stage."""
-        return spread(run[kind] for run in self._through(stage))
+    def cost(self, kind: str, *stages: str) -> Spread:
+        """The share of the FLOPs or parameters that went, of those that have been through all of these stages."""
+        return spread(run[kind] for run in self._through(*stages))
 
     @property
     def emptied(self) -> float:
@@ -136,8 +136,13 @@ def _point(needed: Needed, group: Sequence[Record]) -> Point:
     return Point(label, tuple(_run(record.results) for record in group))
 
 
+def _is_emptied(layer: Mapping[str, Any]) -> bool:
+    """Whether all of it was to go, and one channel was kept. Tied to other layers, it may have kept more than that."""
+    return bool(layer["kept"] == 1 and layer.get("negligible") == layer["channels"])
+
+
 def _run(results: Mapping[str, Any]) -> dict[str, float]:
     shares = {kind: pruned_share(results, kind) for kind in ("flops", "parameters")}
-    shares["emptied"] = sum(layer.get("negligible") == layer["channels"] for layer in results["layers"])
+    shares["emptied"] = sum(map(_is_emptied, results.get("layers", ())))
     measured = (stage for stage in ACCURACIES if f"accuracy_{stage}" in results)
     return shares | {stage: 100 * results[f"accuracy_{stage}"] for stage in measured}

@@ -1,6 +1,7 @@
 """Claims about the sweeps: OT at every λ against Network Slimming at every ratio, for each network and its data."""
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from statistics import fmean
 
 from otprune.experiments import paper
@@ -19,8 +20,9 @@ def above_slimming(pairs: Sequence[Pair]) -> Claim:
     'not yet measured'
     """
     found = _margins(pairs, "finetuned", HIGH_SPARSITY)
+    evidence = _with_what_breaks(found, pairs, "finetuned")
     text = f"OT is more accurate than NS at high sparsity: from {HIGH_SPARSITY:g} % of the FLOPs pruned on, fine-tuned."
-    return Claim(text, on_average_above(found), _with_what_breaks(found, pairs), ROW, len(found), len(pairs))
+    return Claim(text, on_average_above(found), evidence, ROW, len(found), len(pairs))
 
 
 def above_slimming_from_scratch(pairs: Sequence[Pair]) -> Claim:
@@ -30,8 +32,9 @@ def above_slimming_from_scratch(pairs: Sequence[Pair]) -> Claim:
     'not yet measured'
     """
     found = _margins(pairs, "scratch", HIGH_SPARSITY)
+    evidence = _with_what_breaks(found, pairs, "scratch")
     text = "OT's architectures are better than NS's at high sparsity, too: the same, trained from scratch."
-    return Claim(text, on_average_above(found), _with_what_breaks(found, pairs), ROW, len(found), len(pairs))
+    return Claim(text, on_average_above(found), evidence, ROW, len(found), len(pairs))
 
 
 def above_slimming_by_parameters(pairs: Sequence[Pair]) -> Claim:
@@ -121,10 +124,10 @@ def lossless(pairs: Sequence[Pair]) -> Claim:
     'not yet measured'
     """
     found = {_name(p): worst for p in pairs if (worst := _worst(p, "recalibrated"))}
-    before = {_name(p): _worst(p, "pruned") for p in pairs}
+    before = {_name(p): min(_worst(p, "pruned"), default=0.0) for p in pairs}
     evidence = [
         f"{name}: {min(one):+.2f} points at worst, over {CLOSE:g} lost by {sum(value < -CLOSE for value in one)} of "
-        f"{len(one)}; as pruned {min(before[name]):+.2f}"
+        f"{len(one)}; as pruned {before[name]:+.2f}"
         for name, one in found.items()
     ]
     text = f"New: recalibrated, without any training, OT loses at most {CLOSE:g} points."
@@ -150,10 +153,10 @@ def _margins(pairs: Sequence[Pair], stage: str, least: float, kind: str = "flops
     return {name: values for name, values in found.items() if values}
 
 
-def _with_what_breaks(found: Mapping[str, Sequence[float]], pairs: Sequence[Pair]) -> str:
-    """The averages, and how many of NS's networks there were kept from breaking."""
-    past = [one for p in pairs if _name(p) in found for one in p.ns if one.cost("flops").mean >= HIGH_SPARSITY]
-    broken = sum(one.emptied > 0 for one in past)
+def _with_what_breaks(found: Mapping[str, Sequence[float]], pairs: Sequence[Pair], stage: str) -> str:
+    """The averages, and how many of NS's networks among them were kept from breaking."""
+    intact = [replace(p, ns=[one for one in p.ns if not one.emptied]) for p in pairs]
+    broken = sum(map(len, found.values())) - sum(map(len, _margins(intact, stage, HIGH_SPARSITY).values()))
     if not broken:
         return averages(found)
     return (
@@ -165,7 +168,9 @@ def _with_what_breaks(found: Mapping[str, Sequence[float]], pairs: Sequence[Pair
 def _how_far(networks: Sequence[tuple[float, float]]) -> str:
     whole = [flops for flops, emptied in networks if not emptied]
     parts = [f"no layer is emptied up to {max(whole):.1f} %"] if whole else []
-    return ", ".join([*parts, *(f"{emptied:g} are at {flops:.1f} %" for flops, emptied in networks if emptied)])
+    return ", ".join(
+        [*parts, *(f"{counted(int(emptied), 'layer')} at {flops:.1f} %" for flops, emptied in networks if emptied)]
+    )
 
 
 def _worst(found: Pair, stage: str) -> list[float]:

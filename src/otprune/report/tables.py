@@ -29,6 +29,7 @@ STAGES = {
     "finetuned": "fine-tuned",
     "scratch": "from scratch",
 }
+DROP_STAGES = ("sparse", "recalibrated", "finetuned_1", "finetuned")
 Table = Callable[[Records], Iterator[str]]
 
 
@@ -124,17 +125,17 @@ def resnet20(records: Records) -> Iterator[str]:
     rows = [[rule, f"{point.label}, our run", *_drop(point, full)] for rule, point in found]
     for share, accuracy in zip(theirs["removed_parameters"], theirs["accuracy"], strict=True):
         lost = f"{theirs['baseline'] - accuracy:.2f}"
-        cells = [NONE, percent(100 * share, 0), NONE, NONE, percent(accuracy), lost]
+        cells = [NONE, percent(100 * share, 0), NONE, NONE, NONE, percent(accuracy), lost]
         rows.append(["Ye et al.", "as they report", *cells])
-    costs, stages = ("pruned FLOPs", "pruned params"), ("unpruned", "recalibrated", "fine-tuned")
-    yield markdown_table(("ResNet-20 on CIFAR-10", "", *costs, *stages, "points lost"), rows, texts=2)
+    header = ("ResNet-20 on CIFAR-10", "", "pruned FLOPs", "pruned params", *map(STAGES.__getitem__, DROP_STAGES))
+    yield markdown_table((*header, "points lost"), rows, texts=2)
     yield from _resnet20_baseline(full)
 
 
 def _drop(point: Point, full: float | None) -> list[str]:
     costs = [percent(point.cost(kind, "finetuned").mean, 1) for kind in ("flops", "parameters")]
-    stages = [point.accuracy(stage).mean for stage in ("sparse", "recalibrated", "finetuned")]
-    return [*costs, *map(percent, stages), NONE if full is None else f"{full - stages[-1]:.2f}"]
+    stages = [_cell(point, stage) for stage in DROP_STAGES]
+    return [*costs, *stages, NONE if full is None else f"{full - point.accuracy('finetuned').mean:.2f}"]
 
 
 def _resnet20_baseline(full: float | None) -> Iterator[str]:

@@ -195,7 +195,7 @@ def _prune_in_rounds(needs: Sequence[Needed], trained: Mapping[str, Pipeline], w
     finally:
         for place, one in asked.items():
             if one.is_over(ROUNDS):
-                workshop.keep(place, one.record)
+                workshop.keep(place, one.record)  # also where another failed
 
 
 def _rounds(needed: Needed, trained: Pipeline, workshop: Workshop) -> Rounds:

@@ -15,11 +15,13 @@ from otprune.cli.running import console, errors_in_one_line, reports
 from otprune.cli.targets import require_target
 from otprune.errors import TrainingError
 from otprune.experiments import stages
+from otprune.experiments.reporting import Several
 from otprune.experiments.reproduce.made_images import run_on_made_images
 from otprune.experiments.reproduce.needed import Needed
 from otprune.experiments.reproduce.records import Records
-from otprune.experiments.reproduce.rows import Row, row, rows
+from otprune.experiments.reproduce.rows import Row, printed, row, rows
 from otprune.experiments.reproduce.running import Workshop, run_missing
+from otprune.experiments.reproduce.watching import Watching
 from otprune.training.loop import chosen_device
 
 ILSVRC = "ilsvrc"
@@ -76,7 +78,8 @@ def _chosen(asked: Row, only: str) -> list[Needed]:
 
 def _run(asked: Row, needs: Sequence[Needed], scratch: bool, workshop: Workshop, screen: Console) -> None:
     with reports(screen) as report, downloads(screen) as downloading:
-        workshop.report, workshop.downloading = report, downloading
+        workshop.report = Several(report, Watching(workshop.runs, printed()))
+        workshop.downloading = downloading
         if asked.name == ILSVRC:
             run_on_made_images(workshop)
         run_missing(needs, workshop, scratch)

@@ -94,6 +94,7 @@ class Results(TypedDict, total=False):
     exactness: Exactness | None
     latency: Latency
     unreadable: dict[str, str]
+    test_by_epoch: dict[str, dict[str, float]]
 
 
 class Feeding(TypedDict, total=False):

@@ -129,6 +129,16 @@ def seeds(data: str, rule: str) -> tuple[Needed, ...]:
     return tuple(pruned(data, table["model"], table["lam"], seed=seed, ratio=ratio) for seed in range(table["runs"]))
 
 
+def printed() -> dict[str, str]:
+    """The runs whose accuracy the paper gives as a number, by place, and the stage that ends with it.
+
+    >>> printed()["cifar100/vgg14/lam0-seed0"], printed()["cifar10/vgg14/lam2e-4-seed10"]
+    ('train', 'finetune')
+    """
+    unpruned = {needed.place: "train" for needed in _baselines()}
+    return unpruned | {needed.place: "finetune" for needed in _statistics()}
+
+
 def towards(goal: paper.Goal) -> tuple[Needed, ...]:
     """The runs of a goal beyond the paper, one for each seed.
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from otprune.experiments.reproduce.needed import Kind, Needed
+from otprune.experiments.reproduce.rows import rows
 
 CHANNELS = (64, 64, 128, 128, 256, 256, 256, 512, 512, 512, 512, 512, 512)
 NAMES = tuple(f"features.{index}" for index in (1, 4, 8, 11, 15, 18, 21, 25, 28, 31, 35, 38, 41))
@@ -29,6 +30,33 @@ def write_latency(folder: Path, times: float = 4.0) -> None:
     found = {"models": {name: {"flops": 1e6} for name in networks}, "latencies": {"openvino": networks}}
     content = {"configuration": {"iters": 20, "threads": 1}, "results": found, "provenance": PROVENANCE}
     (folder / "latency-vgg14.json").write_text(json.dumps(content), encoding="utf-8")
+
+
+def everything(folder: Path) -> Path:
+    """A record of everything, of VGG-14 and ResNet-20 at least: the others look the same and take time."""
+    needs = [needed for one in rows().values() for needed in one.needs]
+    small = [needed for needed in needs if needed.experiment.model in ("vgg14", "resnet20")]
+    write(folder, sorted(small, key=lambda needed: needed.scratch))
+    write_latency(folder)
+    return folder
+
+
+def changed(change: Callable[[dict[str, Any]], None]) -> Callable[[Needed], dict[str, Any]]:
+    """Makes records in which something is changed."""
+
+    def make(needed: Needed) -> dict[str, Any]:
+        found = record(needed)
+        change(found["results"])
+        return found
+
+    return make
+
+
+def with_accuracy(needed: Needed, accuracies: dict[int, float]) -> dict[str, Any]:
+    """A record whose accuracy is that of its seed."""
+    found = record(needed)
+    found["results"]["accuracy_finetuned"] = accuracies[needed.experiment.training.seed]
+    return found
 
 
 def record(needed: Needed) -> dict[str, Any]:

@@ -1,33 +1,27 @@
 """Figures, verdicts and the page follow from the records that there are, and say what is missing."""
 
-import json
-import math
 import re
 import xml.dom.minidom
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from PIL import Image
-from typer.testing import CliRunner
 
-from otprune.cli import app
 from otprune.experiments.paper import Spread
-from otprune.experiments.reproduce.needed import Needed
 from otprune.experiments.reproduce.records import Records
 from otprune.experiments.reproduce.rows import row, rows, seeds, slimming, sweep
 from otprune.report.claims import claims
 from otprune.report.columns import column
 from otprune.report.figures import FIGURES, draw
-from otprune.report.over_seeds import seed_by_seed, statistics
+from otprune.report.over_seeds import statistics
 from otprune.report.page import page
 from otprune.report.points import counted, points, pruned_share
-from otprune.report.seed_claims import better_over_seeds
 from otprune.report.tables import sweeps
 from otprune.report.verdicts import Verdict
 from tests import made_records
+from tests.made_records import changed, with_accuracy
 from tools.reproduction_page import PAGE, REMARKS, ROOT
 
 NOWHERE = Path("nowhere")
@@ -35,13 +29,7 @@ NOWHERE = Path("nowhere")
 
 @pytest.fixture(scope="module")
 def all_made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A record of everything, of VGG-14 and ResNet-20 at least: the others look the same and take time."""
-    folder = tmp_path_factory.mktemp("results")
-    needs = [needed for one in rows().values() for needed in one.needs]
-    small = [needed for needed in needs if needed.experiment.model in ("vgg14", "resnet20")]
-    made_records.write(folder, sorted(small, key=lambda needed: needed.scratch))
-    made_records.write_latency(folder)
-    return folder
+    return made_records.everything(tmp_path_factory.mktemp("results"))
 
 
 @pytest.fixture(scope="module")
@@ -93,23 +81,8 @@ def test_points_are_means_over_seeds(tmp_path: Path) -> None:
     assert found.pruned.total.mean == pytest.approx(sum(layer.mean for layer in found.pruned.layers))
 
 
-def with_accuracy(needed: Needed, accuracies: dict[int, float]) -> dict[str, Any]:
-    record = made_records.record(needed)
-    record["results"]["accuracy_finetuned"] = accuracies[needed.experiment.training.seed]
-    return record
-
-
 def test_without_records_no_claim_is_judged() -> None:
     assert {claim.verdict for claim in claims(Records(NOWHERE))} == {Verdict.OPEN}
-
-
-def changed(change: Callable[[dict[str, Any]], None]) -> Callable[[Needed], dict[str, Any]]:
-    def make(needed: Needed) -> dict[str, Any]:
-        record = made_records.record(needed)
-        change(record["results"])
-        return record
-
-    return make
 
 
 def test_verdicts_follow_the_records(tmp_path: Path) -> None:
@@ -229,61 +202,16 @@ def test_the_page_has_a_section_and_a_command_for_everything() -> None:
     assert re.search(r"Of \d+ claims 0 hold", text)
 
 
-def test_the_page_shows_the_papers_value_ours_and_the_difference(tmp_path: Path) -> None:
-    accuracies = dict.fromkeys(range(11), 0.9330)
-    made_records.write(tmp_path, seeds("cifar10", "ot"), lambda needed: with_accuracy(needed, accuracies))
-    text = page(Records(tmp_path), NOWHERE)
-    assert "| accuracy (%) | 93.52 ± 0.12 | 93.30 ± 0.00 | **-0.22** | 93.39 ± 0.17 | – | – |" in text
-    assert "OT, here (11 seeds)" in text and "NS, here (0 seeds)" in text
-    assert "![" in text and "figures/statistics-cifar10.svg" in text
-
-
-def test_what_slimming_makes_of_its_own_lambda_stands_beside_the_papers_column(tmp_path: Path) -> None:
-    """The ratio of the table is not among those of the sweep, but one is so near that it keeps nearly the same."""
-    near = next(needed for needed in slimming("cifar10", "vgg14") if needed.experiment.pruning.ratio == 0.7)
-    made_records.write(tmp_path, [near], changed(lambda results: results.update(accuracy_finetuned=0.9351)))
-    text = "\n".join(statistics(Records(tmp_path)))
-    assert "| NS at λ=1e-4, here (1 seed) | NS at λ=1e-4, difference |" in text
-    assert "| accuracy (%) | 93.52 ± 0.12 | – | – | 93.39 ± 0.17 | – | – | 93.51 | +0.12 |" in text
-    assert "NS at" not in "\n".join(statistics(Records(NOWHERE)))
-
-
-def test_seeds_are_told_one_by_one_with_how_they_began(tmp_path: Path) -> None:
-    """Here those that begin worse are left with less, in a line."""
-    needs = seeds("cifar10", "ot")[:3]
-
-    def made(needed: Needed) -> dict[str, Any]:
-        seed = needed.experiment.training.seed
-        record = made_records.record(needed)
-        record["results"]["training"] = [{"epoch": 1, "loss": 1.5 + seed / 8}, {"epoch": 2, "loss": 0.5}]
-        record["results"]["cost_after"]["flops"] = (120 - seed) * 10**6
-        record["results"]["layers"] = [{"name": "features.1", "channels": 128, "kept": 100 - seed}]
-        return record
-
-    made_records.write(tmp_path, needs[:2], made)
-    assert not list(seed_by_seed(Records(tmp_path), "cifar10"))
-    made_records.write(tmp_path, needs, made)
-    table, sentence = seed_by_seed(Records(tmp_path), "cifar10")
-    assert "| seed 2 | 1.750 | 98 | 118.00 |" in table
-    assert "Over these 3 seeds" in sentence and "with the channels left by -1.00" in sentence
-
-
-@pytest.mark.parametrize(
-    "training", [[], [{"epoch": 1}], [{"epoch": 1, "loss": None}], [{"epoch": 1, "loss": math.inf}]]
-)
-def test_seeds_that_do_not_tell_how_they_began_are_left_out(training: list[Any], tmp_path: Path) -> None:
-    made_records.write(tmp_path, seeds("cifar10", "ot")[:3], changed(lambda found: found.update(training=training)))
-    assert not list(seed_by_seed(Records(tmp_path), "cifar10"))
-
-
-def test_rules_are_compared_over_the_seeds_that_both_have(tmp_path: Path) -> None:
-    """OT's first seed, without a counterpart, would tip the balance."""
-    accuracies = {0: 0.99, 1: 0.92, 2: 0.92}
-    made_records.write(tmp_path, seeds("cifar10", "ot")[:3], lambda needed: with_accuracy(needed, accuracies))
-    made_records.write(tmp_path, seeds("cifar10", "ns")[1:3], lambda needed: with_accuracy(needed, {1: 0.93, 2: 0.93}))
-    claim = better_over_seeds(Records(tmp_path))
-    assert claim.verdict is Verdict.FAILS and "-1.00 points on average of 2 seeds" in claim.evidence
-    assert claim.scope == "on 1 of 2"
+def test_the_overview_marks_where_each_claim_holds(tmp_path: Path) -> None:
+    made_records.write(tmp_path, [*sweep("cifar10", "vgg14"), *slimming("cifar10", "vgg14")])
+    worse = changed(lambda found: found.update(accuracy_recalibrated=0.5))
+    made_records.write(tmp_path, sweep("cifar100", "vgg14"), worse)
+    overview = page(Records(tmp_path), NOWHERE).partition("## What was measured of each claim")[0]
+    marks = {line.split("]")[0][3:]: [cell.strip() for cell in line.split("|")[3:-1]] for line in overview.splitlines()}
+    assert marks["OT above NS at high sparsity"] == ["✓", *["·"] * 5, ""]
+    assert marks["New: recalibrated, nothing is lost"] == ["✗", "✗", *["·"] * 4, ""]
+    assert marks["whole branches go"] == ["", "", "", "·", "", "·", "·"]
+    assert marks["OT above NS on ILSVRC-2012"] == [""] * 7
 
 
 def test_the_page_names_figures_that_can_be_drawn_and_says_why_others_cannot(
@@ -312,60 +240,3 @@ def test_the_committed_page_is_up_to_date_with_the_records() -> None:
 def test_every_figure_of_the_committed_page_is_there() -> None:
     named = re.findall(r"\((figures/.*?)\)", PAGE.read_text(encoding="utf-8"))
     assert all((PAGE.parent / name).exists() for name in named)
-
-
-def reproduce(*arguments: object) -> Any:
-    return CliRunner().invoke(app, ["reproduce", *map(str, arguments)])
-
-
-def test_without_a_name_everything_is_listed_with_what_is_there(tmp_path: Path) -> None:
-    made_records.write(tmp_path, [replace(needed, scratch=False) for needed in sweep("cifar10", "vgg14")])
-    done = reproduce("--results", tmp_path)
-    assert done.exit_code == 0, done.output
-    assert all(name in done.output for name in rows())
-    lines = {line.split()[1]: line for line in done.output.splitlines() if line.startswith("│")}
-    assert "7 of 83" in lines["without-training"] and "0 of 83" in lines["accuracy-vs-cost"]
-
-
-def test_draw_only_runs_nothing_and_draws_what_is_there(all_made: Path, tmp_path: Path) -> None:
-    folders = ("--results", all_made, "--figures", tmp_path / "figures", "--out", tmp_path / "runs")
-    done = reproduce("iterative", "--draw-only", *folders)
-    assert done.exit_code == 0, done.output
-    assert sorted(path.name for path in (tmp_path / "figures").iterdir()) == ["iterative.png", "iterative.svg"]
-    assert not (tmp_path / "runs").exists()
-
-
-def test_what_is_complete_is_only_drawn(all_made: Path, tmp_path: Path) -> None:
-    before = json.dumps(sorted(str(path) for path in all_made.rglob("*")))
-    folders = ("--results", all_made, "--figures", tmp_path / "figures", "--out", tmp_path / "runs")
-    done = reproduce("layer-distributions", "--device", "cpu", *folders)
-    assert done.exit_code == 0, done.output
-    assert not (tmp_path / "runs").exists() and json.dumps(sorted(str(path) for path in all_made.rglob("*"))) == before
-
-
-def test_a_table_is_printed(all_made: Path, tmp_path: Path) -> None:
-    done = reproduce("baselines", "--draw-only", "--results", all_made, "--figures", tmp_path)
-    assert done.exit_code == 0 and "| VGG-14 on CIFAR-10 | 314.59 | 314.59 | +0.00 |" in done.output
-
-
-def test_a_place_that_nothing_begins_with_is_refused(tmp_path: Path) -> None:
-    done = reproduce("iterative", "--only", "cifar99/vgg14", "--results", tmp_path)
-    assert done.exit_code == 1 and "no record of iterative begins with cifar99/vgg14" in done.stderr
-    assert "cifar10/vgg14" in done.stderr
-
-
-@pytest.mark.parametrize(("flags", "what"), [(("--only", "cifar10"), "run"), (("--draw-only",), "draw")])
-def test_flags_that_need_a_name_are_not_passed_over(flags: tuple[str, ...], what: str) -> None:
-    done = reproduce(*flags)
-    assert done.exit_code == 1 and done.stderr.startswith(f"name what to {what}: one of baselines, ")
-
-
-def test_records_that_cannot_be_kept_are_refused_before_anything_is_trained(tmp_path: Path) -> None:
-    (tmp_path / "taken").write_text("a file")
-    done = reproduce("statistics", "--results", tmp_path / "taken", "--out", tmp_path / "runs", "--device", "cpu")
-    assert done.exit_code == 1 and "taken is no folder" in done.stderr and not (tmp_path / "runs").exists()
-
-
-def test_a_wrong_name_is_refused_in_one_line() -> None:
-    done = reproduce("statistic")
-    assert done.exit_code == 1 and done.stderr == "the paper has no statistic here; did you mean statistics?\n"

@@ -1,6 +1,7 @@
 """The verb that makes the paper's tables and figures again."""
 
 from collections.abc import Sequence
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Annotated
 
@@ -35,8 +36,13 @@ def reproduce(
         bool, typer.Option("--draw-only", help="Run nothing, only draw what is recorded.", rich_help_panel=RUN)
     ] = False,
     only: Annotated[
-        str, typer.Option(help="Run only records whose place begins like this: cifar10/vgg14.", rich_help_panel=RUN)
-    ] = "",
+        list[str] | None,
+        typer.Option(
+            help="Run only records whose place begins like this, cifar10/vgg14, or is like this, '*/lam2e-4-seed[67]'. "
+            "Can be given several times.",
+            rich_help_panel=RUN,
+        ),
+    ] = None,
     scratch: Annotated[
         bool, typer.Option(help="Also train from scratch, where the figure shows that.", rich_help_panel=RUN)
     ] = True,
@@ -57,7 +63,7 @@ def reproduce(
             screen.print(_listed(Records(results)))
             return
         asked = row(name)
-        needs = _chosen(asked, only)
+        needs = _chosen(asked, only or [""])
         if not draw_only:
             if asked.name == ILSVRC or any(map(Records(results).lacks, needs)):
                 require_target(results / f"{asked.name}.json")  # as any that is written there
@@ -66,14 +72,18 @@ def reproduce(
         _draw(asked, results, figures, screen)
 
 
-def _chosen(asked: Row, only: str) -> list[Needed]:
-    """The records whose place begins like this."""
-    needs = [needed for needed in asked.needs if needed.place.startswith(only)]
-    if only and not needs:
-        pairs = dict.fromkeys(needed.place.rpartition("/")[0] for needed in asked.needs)
-        there = f"its records are in {', '.join(pairs)}" if pairs else "it has no records of runs"
-        raise TrainingError(f"no record of {asked.name} begins with {only}: {there}")
-    return needs
+def _chosen(asked: Row, only: Sequence[str]) -> list[Needed]:
+    """The records whose place begins or is like one of these."""
+    for pattern in only:
+        if pattern and not any(_is_like(needed, pattern) for needed in asked.needs):
+            pairs = dict.fromkeys(needed.place.rpartition("/")[0] for needed in asked.needs)
+            there = f"its records are in {', '.join(pairs)}" if pairs else "it has no records of runs"
+            raise TrainingError(f"no record of {asked.name} begins with or is like {pattern}: {there}")
+    return [needed for needed in asked.needs if any(_is_like(needed, pattern) for pattern in only)]
+
+
+def _is_like(needed: Needed, pattern: str) -> bool:
+    return needed.place.startswith(pattern) or fnmatchcase(needed.place, pattern)
 
 
 def _run(asked: Row, needs: Sequence[Needed], scratch: bool, workshop: Workshop, screen: Console) -> None:

@@ -12,8 +12,9 @@ from otprune.experiments.reproduce.records import Record, Records
 from otprune.jsons import read_object
 from otprune.report.goals import STAGES
 from otprune.report.markdown import markdown_table, measured_with
+from otprune.report.points import subject
 from otprune.report.style import BASELINE, ISTA, OT, Sketch, figure, legend
-from otprune.report.verdicts import Claim, Verdict
+from otprune.report.verdicts import Claim
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -85,7 +86,8 @@ def faster_without_loss(records: Records) -> Claim:
     'not yet measured'
     """
     asked = paper.table("points")["edge"]["speedup_without_loss"]
-    return _faster(records, asked, 0.0, f"VGG-14 is {asked} times as fast without a loss of accuracy, {PLACE}.")
+    text = f"VGG-14 is {asked} times as fast without a loss of accuracy, {PLACE}."
+    return _faster(records, asked, 0.0, f"{asked} times as fast, no loss", text)
 
 
 def faster_with_little_loss(records: Records) -> Claim:
@@ -96,21 +98,29 @@ def faster_with_little_loss(records: Records) -> Claim:
     'not yet measured'
     """
     asked = paper.table("points")["edge"]["speedup_within_5_percent"]
-    return _faster(records, asked, 0.05, f"VGG-14 is {asked} times as fast within 5 % of its accuracy, {PLACE}.")
+    text = f"VGG-14 is {asked} times as fast within 5 % of its accuracy, {PLACE}."
+    return _faster(records, asked, 0.05, f"{asked} times as fast within 5 %", text)
 
 
-def _faster(records: Records, asked: float, loss: float, text: str) -> Claim:
+def _faster(records: Records, asked: float, loss: float, name: str, text: str) -> Claim:
+    judged, evidence = _judged(records, asked, loss)
+    where = subject(DATA, MODEL)
+    return Claim(name, text, {} if judged is None else {where: judged}, evidence, ROW, (where,))
+
+
+def _judged(records: Records, asked: float, loss: float) -> tuple[bool | None, str]:
+    """Whether a network that loses no more is as fast as asked, if it can be told, and what tells it."""
     unpruned, found = records.find(baseline(DATA, MODEL)), [one for one in timed(records) if one.papers]
     if unpruned is None or not found:
-        return Claim(text, Verdict.OPEN, "", ROW)
+        return None, ""
     full = 100 * unpruned.results["accuracy_sparse"]
     accurate = [one for one in found if one.accuracy >= (1 - loss) * full]
     if not accurate:
-        return Claim(text, Verdict.FAILS, "no network is as accurate", ROW)
+        return False, "no network is as accurate"
     fastest = max(accurate, key=lambda one: one.times[RUNTIME])
     gained = f"{fastest.times[RUNTIME]:.2f}× with {fastest.accuracy - full:+.2f} points"
     evidence = f"the fastest that is so accurate: {fastest.name}, {fastest.stage}, {gained}"
-    return Claim(text, Verdict.of([fastest.times[RUNTIME] >= asked]), evidence, ROW)
+    return fastest.times[RUNTIME] >= asked, evidence
 
 
 def edge_latency(records: Records) -> Iterator[Sketch]:

@@ -13,9 +13,12 @@ from otprune.experiments.reproduce.rows import ista, row, sweep
 from otprune.report.edge import faster_with_little_loss, faster_without_loss
 from otprune.report.goals import goals_are_reached
 from otprune.report.margins import Place, margins, placed
-from otprune.report.points import Point, counted, finetuned, points, subject
+from otprune.report.points import MODEL_NAMES, Point, counted, finetuned, points, subject
 from otprune.report.seed_claims import better_over_seeds, cheaper_over_seeds
-from otprune.report.verdicts import CLOSE, FEW, ROUNDING, Claim, Verdict, averages, listed, on_average_above
+from otprune.report.verdicts import CLOSE, FEW, ROUNDING, Claim, averages, listed, on_average_above
+
+VGG = subject("cifar10", "vgg14")
+RESIDUAL = ("resnet20", "resnet50")
 
 
 def threshold_at_the_edge(records: Records) -> Claim:
@@ -28,9 +31,9 @@ def threshold_at_the_edge(records: Records) -> Claim:
     text = (
         f"OT's threshold is at the edge: up to it at most {CLOSE:g} points are lost; past it fine-tuning cannot mend."
     )
-    record = records.find(row("threshold-demo").needs[0])
+    name, record = "the threshold is at the edge", records.find(row("threshold-demo").needs[0])
     if record is None:
-        return Claim(text, Verdict.OPEN, "", "threshold-demo")
+        return Claim(name, text, {}, "", "threshold-demo", (VGG,))
     full, at = record.content["accuracy_sparse"], {one["shift"]: one for one in record.content["shifts"]}
     before = [100 * (one["accuracy_pruned"] - full) for shift, one in at.items() if shift <= 0]
     mended = {shift: 100 * (one["accuracy_finetuned"] - at[0]["accuracy_finetuned"]) for shift, one in at.items()}
@@ -38,7 +41,7 @@ def threshold_at_the_edge(records: Records) -> Claim:
     shifted = ", ".join(f"{gain:+.2f} at {shift:+g}" for shift, gain in past.items())
     evidence = f"as pruned, up to it {min(before):+.2f} points at worst; past it, fine-tuned: {shifted}"
     judged = min(before) >= -CLOSE and all(gain < 0 for gain in past.values())
-    return Claim(text, Verdict.of([judged]), evidence, "threshold-demo")
+    return Claim(name, text, {VGG: judged}, evidence, "threshold-demo", (VGG,))
 
 
 def rounds_are_stable(records: Records) -> Claim:
@@ -51,7 +54,8 @@ def rounds_are_stable(records: Records) -> Claim:
     found = {_restart(one): max(_further(one)) for one in _rounds(records, "ot")}
     evidence = [f"{restart}: a further round takes at most {100 * one:.1f} %" for restart, one in found.items()]
     text = f"Iterative OT is stable: a further round takes less than {100 * FEW:g} % of the FLOPs that are left."
-    return Claim(text, Verdict.of([one < FEW for one in found.values()]), listed(evidence), "iterative")
+    judged = {VGG: all(one < FEW for one in found.values())} if found else {}
+    return Claim("iterative OT is stable", text, judged, listed(evidence), "iterative", (VGG,))
 
 
 def one_shot_beats_rounds(records: Records) -> Claim:
@@ -67,11 +71,12 @@ def one_shot_beats_rounds(records: Records) -> Claim:
     }
     found = {name: values for name, values in measured.items() if values}
     text = "OT in one shot is more accurate than NS in rounds."
-    return Claim(text, on_average_above(found), averages(found), "iterative")
+    judged = {VGG: all(on_average_above(found).values())} if found else {}
+    return Claim("OT in one shot above NS in rounds", text, judged, averages(found), "iterative", (VGG,))
 
 
 def branches_go(records: Records) -> Claim:
-    """Whole branches of residual networks go at some λ.
+    """Whole branches of every residual network go at some λ.
 
     >>> from pathlib import Path
     >>> branches_go(Records(Path("nowhere"))).verdict.value
@@ -81,12 +86,12 @@ def branches_go(records: Records) -> Claim:
     found = {
         subject(data, model): [len(_blocks(one["removed"])) for one in _sweep(records, data, model)]
         for data, model in paper.lambdas()
-        if model != "vgg14"
+        if model in RESIDUAL
     }
     most = {name: max(one) for name, one in found.items() if one}
     evidence = [f"{name}: of up to {counted(one, 'block')} the whole branch goes" for name, one in most.items()]
-    verdict = Verdict.of([any(most.values())] if most else [])
-    return Claim(text, verdict, listed(evidence), "resnet20", len(most), len(found))
+    judged = {name: one > 0 for name, one in most.items()}
+    return Claim("whole branches go", text, judged, listed(evidence), "resnet20", tuple(found))
 
 
 def loses_less_than_reported(records: Records) -> Claim:
@@ -99,7 +104,8 @@ def loses_less_than_reported(records: Records) -> Claim:
     theirs = paper.table("points")["ye2018"]
     lost = [theirs["baseline"] - accuracy for accuracy in theirs["accuracy"]]
     places = [(100 * share, points) for share, points in zip(theirs["removed_parameters"], lost, strict=True)]
-    return _compared_losses("ResNet-20: OT loses less accuracy than Ye et al. report.", records, places)
+    text = "ResNet-20: OT loses less accuracy than Ye et al. report."
+    return _compared_losses("OT above Ye et al., as reported", text, records, places)
 
 
 def loses_less_than_ista(records: Records) -> Claim:
@@ -110,7 +116,8 @@ def loses_less_than_ista(records: Records) -> Claim:
     'not yet measured'
     """
     places = _losses(records, finetuned(records, ista()))
-    return _compared_losses("ResNet-20: OT loses less accuracy than our own run of ISTA.", records, places)
+    text = "ResNet-20: OT loses less accuracy than our own run of ISTA."
+    return _compared_losses("OT above our own run of ISTA", text, records, places)
 
 
 def headline(records: Records) -> Claim:
@@ -121,17 +128,18 @@ def headline(records: Records) -> Claim:
     'not yet measured'
     """
     asked = paper.table("points")["headline"]
-    text = f"{subject(asked['data'], asked['model'])}: {_reached(asked['accuracy'], asked)}, by OT, fine-tuned."
+    where = subject(asked["data"], asked["model"])
+    name, text = "the headline network", f"{where}: {_reached(asked['accuracy'], asked)}, by OT, fine-tuned."
     found = [one for one in _sweep(records, asked["data"], asked["model"]) if "accuracy_finetuned" in one]
     costs = ("flops", "parameters")
     small = [one for one in found if all(one["cost_after"][kind] <= ROUNDING * asked[kind] for kind in costs)]
     if not small:
         missing = "no network as small is recorded" if found else ""
-        return Claim(text, Verdict.OPEN, missing, "accuracy-vs-cost")
+        return Claim(name, text, {}, missing, "accuracy-vs-cost", (where,))
     best = max(small, key=lambda one: float(one["accuracy_finetuned"]))
     accuracy = 100 * best["accuracy_finetuned"]
     evidence = _reached(accuracy, best["cost_after"])
-    return Claim(text, Verdict.of([accuracy >= asked["accuracy"]]), evidence, "accuracy-vs-cost")
+    return Claim(name, text, {where: accuracy >= asked["accuracy"]}, evidence, "accuracy-vs-cost", (where,))
 
 
 def holds_on_ilsvrc(records: Records) -> Claim:
@@ -142,7 +150,8 @@ def holds_on_ilsvrc(records: Records) -> Claim:
     'not yet measured'
     """
     text = "ILSVRC-2012: with fewer FLOPs, OT's VGG-16-BN and PreResNet-50 are more accurate than NS's."
-    return Claim(text, Verdict.OPEN, "the images are not here", "ilsvrc")
+    networks = tuple(f"{MODEL_NAMES[model]} on ILSVRC-2012" for model in paper.table("ilsvrc"))
+    return Claim("OT above NS on ILSVRC-2012", text, {}, "the images are not here", "ilsvrc", networks)
 
 
 OTHER_CLAIMS: tuple[Callable[[Records], Claim], ...] = (
@@ -171,17 +180,19 @@ def _losses(records: Records, found: Sequence[Point]) -> list[Place]:
     return [(point.cost("parameters", "finetuned").mean, full - point.accuracy("finetuned").mean) for point in found]
 
 
-def _compared_losses(text: str, records: Records, theirs: Sequence[Place]) -> Claim:
+def _compared_losses(name: str, text: str, records: Records, theirs: Sequence[Place]) -> Claim:
     line = _losses(records, finetuned(records, sweep("cifar10", "resnet20")))
+    where = subject("cifar10", "resnet20")
     if not line:
-        return Claim(text, Verdict.OPEN, "", "resnet20")
+        return Claim(name, text, {}, "", "resnet20", (where,))
     x, y = zip(*line, strict=True)
     inside = [(share, lost, float(np.interp(share, x, y))) for share, lost in theirs if share <= x[-1]]
     evidence = [
         f"{max(share, x[0]):.0f} % of the parameters gone: {ours:.2f} points; theirs {lost:.2f} at {share:.0f} %"
         for share, lost, ours in inside
     ]
-    return Claim(text, Verdict.of([ours < lost for _, lost, ours in inside]), listed(evidence), "resnet20")
+    judged = {where: all(ours < lost for _, lost, ours in inside)} if inside else {}
+    return Claim(name, text, judged, listed(evidence), "resnet20", (where,))
 
 
 def _sweep(records: Records, data: str, model: str) -> Iterator[Mapping[str, Any]]:

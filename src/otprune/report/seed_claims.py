@@ -6,8 +6,9 @@ from typing import Any
 
 from otprune.experiments.reproduce.records import Records
 from otprune.experiments.reproduce.rows import seeds
-from otprune.report.points import DATA_NAMES, counted
-from otprune.report.verdicts import Claim, Verdict, averaged, listed
+from otprune.report.columns import MODEL
+from otprune.report.points import DATA_NAMES, MODEL_NAMES, counted
+from otprune.report.verdicts import Claim, averaged, listed, on_average_above
 
 ROW = "statistics"
 Both = tuple[Mapping[str, Any], Mapping[str, Any]]
@@ -24,11 +25,11 @@ def cheaper_over_seeds(records: Records) -> Claim:
     text = "Over the seeds, with the same channels or fewer, OT's VGG-14 has fewer FLOPs than NS's."
     found = _found(records)
     shares = {name: fmean(map(_flops, those)) for name, those in found.items()}
-    judged = [shares[name] < 1 for name, those in found.items() if _is_fair(those)]
+    judged = {_on(name): shares[name] < 1 for name, those in found.items() if _is_fair(those)}
     evidence = [
         f"{name}: {100 * shares[name]:.1f} % of NS's FLOPs with {_told(those)}" for name, those in found.items()
     ]
-    return Claim(text, Verdict.of(judged), listed(evidence), ROW, len(judged), len(DATA_NAMES))
+    return Claim("over seeds, OT costs less than NS", text, judged, listed(evidence), ROW, _asked())
 
 
 def better_over_seeds(records: Records) -> Claim:
@@ -41,8 +42,16 @@ def better_over_seeds(records: Records) -> Claim:
     text = "Over the seeds, OT's VGG-14 is more accurate than NS's."
     gains = {name: list(map(_gain, those)) for name, those in _found(records).items()}
     evidence = [f"{name}: {averaged(one, 'seed')}" for name, one in gains.items()]
-    judged = [fmean(one) > 0 for one in gains.values()]
-    return Claim(text, Verdict.of(judged), listed(evidence), ROW, len(gains), len(DATA_NAMES))
+    judged = on_average_above({_on(name): one for name, one in gains.items()})
+    return Claim("over seeds, OT above NS", text, judged, listed(evidence), ROW, _asked())
+
+
+def _on(name: str) -> str:
+    return f"{MODEL_NAMES[MODEL]} on {name}"
+
+
+def _asked() -> tuple[str, ...]:
+    return tuple(map(_on, DATA_NAMES.values()))
 
 
 def _found(records: Records) -> dict[str, list[Both]]:

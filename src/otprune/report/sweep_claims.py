@@ -8,7 +8,7 @@ from otprune.experiments import paper
 from otprune.report.costs import Pair
 from otprune.report.margins import gaps, margins, placed
 from otprune.report.points import counted, subject
-from otprune.report.verdicts import CLOSE, HIGH_SPARSITY, Claim, Verdict, averages, listed, on_average_above
+from otprune.report.verdicts import CLOSE, HIGH_SPARSITY, Claim, averages, listed, on_average_above
 
 ROW = "accuracy-vs-cost"
 
@@ -22,7 +22,7 @@ def above_slimming(pairs: Sequence[Pair]) -> Claim:
     found = _margins(pairs, "finetuned", HIGH_SPARSITY)
     evidence = _with_what_breaks(found, pairs, "finetuned")
     text = f"OT is more accurate than NS at high sparsity: from {HIGH_SPARSITY:g} % of the FLOPs pruned on, fine-tuned."
-    return Claim(text, on_average_above(found), evidence, ROW, len(found), len(pairs))
+    return Claim("OT above NS at high sparsity", text, on_average_above(found), evidence, ROW, _asked(pairs))
 
 
 def above_slimming_from_scratch(pairs: Sequence[Pair]) -> Claim:
@@ -34,7 +34,7 @@ def above_slimming_from_scratch(pairs: Sequence[Pair]) -> Claim:
     found = _margins(pairs, "scratch", HIGH_SPARSITY)
     evidence = _with_what_breaks(found, pairs, "scratch")
     text = "OT's architectures are better than NS's at high sparsity, too: the same, trained from scratch."
-    return Claim(text, on_average_above(found), evidence, ROW, len(found), len(pairs))
+    return Claim("the same, trained from scratch", text, on_average_above(found), evidence, ROW, _asked(pairs))
 
 
 def above_slimming_by_parameters(pairs: Sequence[Pair]) -> Claim:
@@ -45,10 +45,10 @@ def above_slimming_by_parameters(pairs: Sequence[Pair]) -> Claim:
     """
     found = _margins(pairs, "finetuned", 0.0, "parameters")
     ahead = {name: sum(value > 0 for value in values) for name, values in found.items()}
-    judged = [2 * ahead[name] > len(values) for name, values in found.items()]
+    judged = {name: 2 * ahead[name] > len(values) for name, values in found.items()}
     evidence = [f"{averages({name: values})}; ahead at {ahead[name]}" for name, values in found.items()]
     text = "In most cases OT is more accurate than NS with as many parameters pruned, fine-tuned."
-    return Claim(text, Verdict.of(judged), listed(evidence), ROW, len(found), len(pairs))
+    return Claim("OT above NS, by parameters", text, judged, listed(evidence), ROW, _asked(pairs))
 
 
 def slimming_breaks(pairs: Sequence[Pair]) -> Claim:
@@ -60,11 +60,13 @@ def slimming_breaks(pairs: Sequence[Pair]) -> Claim:
     limits = {subject(data, "vgg14"): 100 * share for data, share in paper.table("points")["slimming_limit"].items()}
     there = {_name(p): [(one.cost("flops").mean, one.emptied) for one in p.ns] for p in pairs}
     found = {name: there[name] for name in limits if there.get(name)}
-    judged = [(emptied > 0) == (flops > limits[name]) for name, those in found.items() for flops, emptied in those]
+    judged = {
+        name: all((emptied > 0) == (flops > limits[name]) for flops, emptied in those) for name, those in found.items()
+    }
     evidence = [f"{name}: {_how_far(networks)}" for name, networks in found.items()]
     stated = ", ".join(f"{limit:g} % of {name}" for name, limit in limits.items())
     text = f"NS can prune no more FLOPs than {stated}: whole layers would go."
-    return Claim(text, Verdict.of(judged), listed(evidence), ROW, len(found), len(limits))
+    return Claim("where NS breaks", text, judged, listed(evidence), ROW, tuple(limits))
 
 
 def one_epoch_is_enough(pairs: Sequence[Pair]) -> Claim:
@@ -75,8 +77,8 @@ def one_epoch_is_enough(pairs: Sequence[Pair]) -> Claim:
     """
     found = {_name(p): one for p in pairs if (one := gaps(p.ot, "finetuned", "finetuned_1"))}
     text = f"One epoch of fine-tuning is enough for OT: 39 more gain at most {CLOSE:g} points on average."
-    verdict = Verdict.of([fmean(one) <= CLOSE for one in found.values()])
-    return Claim(text, verdict, averages(found), ROW, len(found), len(pairs))
+    judged = {name: fmean(one) <= CLOSE for name, one in found.items()}
+    return Claim("one epoch is enough for OT", text, judged, averages(found), ROW, _asked(pairs))
 
 
 def one_epoch_is_not_enough_for_slimming(pairs: Sequence[Pair]) -> Claim:
@@ -87,10 +89,10 @@ def one_epoch_is_not_enough_for_slimming(pairs: Sequence[Pair]) -> Claim:
     """
     gained = {_name(p): [gaps(one, "finetuned", "finetuned_1") for one in (p.ns, p.ot)] for p in pairs}
     found = {name: both for name, both in gained.items() if all(both)}
-    judged = [fmean(theirs) > fmean(ours) for theirs, ours in found.values()]
+    judged = {name: fmean(theirs) > fmean(ours) for name, (theirs, ours) in found.items()}
     evidence = [f"{averages({name: theirs})}; OT {fmean(ours):+.2f}" for name, (theirs, ours) in found.items()]
     text = "NS needs the other 39 epochs more than OT does."
-    return Claim(text, Verdict.of(judged), listed(evidence), ROW, len(found), len(pairs))
+    return Claim("NS needs more epochs", text, judged, listed(evidence), ROW, _asked(pairs))
 
 
 def scratch_above_finetuned(pairs: Sequence[Pair]) -> Claim:
@@ -100,10 +102,10 @@ def scratch_above_finetuned(pairs: Sequence[Pair]) -> Claim:
     'not yet measured'
     """
     found = [(p, one) for p in pairs if (one := gaps(p.ot, "scratch", "finetuned"))]
-    judged = [abs(fmean(one)) < CLOSE if p.model == "densenet121" else fmean(one) > 0 for p, one in found]
+    judged = {_name(p): abs(fmean(one)) < CLOSE if p.model == "densenet121" else fmean(one) > 0 for p, one in found}
     text = "Trained from scratch, OT's networks are more accurate than fine-tuned, except DenseNet's, which are alike."
     evidence = averages({_name(p): one for p, one in found})
-    return Claim(text, Verdict.of(judged), evidence, ROW, len(found), len(pairs))
+    return Claim("from scratch above fine-tuned", text, judged, evidence, ROW, _asked(pairs))
 
 
 def less_damage(pairs: Sequence[Pair]) -> Claim:
@@ -114,7 +116,8 @@ def less_damage(pairs: Sequence[Pair]) -> Claim:
     """
     found = _margins(pairs, "pruned", 0.0)
     text = "Without any training, OT damages a network less than NS does."
-    return Claim(text, on_average_above(found), averages(found), "without-training", len(found), len(pairs))
+    judged, row = on_average_above(found), "without-training"
+    return Claim("OT does less damage than NS", text, judged, averages(found), row, _asked(pairs))
 
 
 def lossless(pairs: Sequence[Pair]) -> Claim:
@@ -131,8 +134,10 @@ def lossless(pairs: Sequence[Pair]) -> Claim:
         for name, one in found.items()
     ]
     text = f"New: recalibrated, without any training, OT loses at most {CLOSE:g} points."
-    verdict = Verdict.of([min(one) >= -CLOSE for one in found.values()])
-    return Claim(text, verdict, listed(evidence), "without-training", len(found), len(pairs))
+    judged = {name: min(one) >= -CLOSE for name, one in found.items()}
+    return Claim(
+        "New: recalibrated, nothing is lost", text, judged, listed(evidence), "without-training", _asked(pairs)
+    )
 
 
 SWEEP_CLAIMS: tuple[Callable[[Sequence[Pair]], Claim], ...] = (
@@ -175,6 +180,10 @@ def _how_far(networks: Sequence[tuple[float, float]]) -> str:
 
 def _worst(found: Pair, stage: str) -> list[float]:
     return [gain for point in found.ot for gain in point.gains(stage, "sparse")]
+
+
+def _asked(pairs: Sequence[Pair]) -> tuple[str, ...]:
+    return tuple(map(_name, pairs))
 
 
 def _name(found: Pair) -> str:

@@ -30,25 +30,39 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True)
 class Claim:
-    """A claim, the verdict, the numbers behind it, and the table or figure to look at.
+    """A claim in a few words and in full, where it holds, the numbers behind that, and the table or figure to look at.
 
-    Where the paper has it of several networks or data sets, `measured` is on how many it was, of those `asked` for.
+    `judged` tells of each network, with its data, whether it holds there; `asked` are all those that the paper has it
+    of.
 
-    >>> Claim("Pigs fly.", Verdict.HOLDS, "", "flights", measured=1, asked=6).scope
-    'on 1 of 6'
+    >>> claim = Claim("pigs", "Pigs fly.", {"Berta": True}, "", "flights", asked=("Berta", "Emil"))
+    >>> claim.verdict.value, claim.scope, claim.mark("Emil")
+    ('holds', 'on 1 of 2', '·')
     """
 
+    name: str
     text: str
-    verdict: Verdict
+    judged: Mapping[str, bool]
     evidence: str
     row: str
-    measured: int = 0
-    asked: int = 0
+    asked: Sequence[str]
+
+    @property
+    def verdict(self) -> Verdict:
+        """It holds where it holds throughout."""
+        return Verdict.of(list(self.judged.values()))
 
     @property
     def scope(self) -> str:
         """On how many of them, where it is not on all."""
-        return f"on {self.measured} of {self.asked}" if 0 < self.measured < self.asked else ""
+        measured, asked = len(self.judged), len(self.asked)
+        return f"on {measured} of {asked}" if 0 < measured < asked else ""
+
+    def mark(self, subject: str) -> str:
+        """Whether it holds there, as one character; nothing where the paper does not claim it."""
+        if subject in self.judged:
+            return "✓" if self.judged[subject] else "✗"
+        return "·" if subject in self.asked else ""
 
 
 def averages(found: Mapping[str, Sequence[float]]) -> str:
@@ -72,13 +86,13 @@ def averaged(values: Sequence[float], what: str = "network") -> str:
     return f"{fmean(values):+.2f} points on average of {len(values)} {what}s ({reach})"
 
 
-def on_average_above(found: Mapping[str, Sequence[float]]) -> Verdict:
-    """It holds where the mean is above zero throughout.
+def on_average_above(found: Mapping[str, Sequence[float]]) -> dict[str, bool]:
+    """Where the mean is above zero.
 
     >>> on_average_above({"VGG-14": [1.0, -2.0]})
-    <Verdict.FAILS: 'does not hold'>
+    {'VGG-14': False}
     """
-    return Verdict.of([fmean(one) > 0 for one in found.values()])
+    return {name: fmean(one) > 0 for name, one in found.items()}
 
 
 def listed(parts: Sequence[str]) -> str:

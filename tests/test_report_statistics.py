@@ -1,0 +1,121 @@
+"""The statistics over seeds: the paper's columns beside ours, seed by seed, and the epoch that might be picked."""
+
+import json
+import math
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from otprune.errors import TrainingError
+from otprune.experiments.reproduce.needed import Needed, baseline
+from otprune.experiments.reproduce.records import Records
+from otprune.experiments.reproduce.rows import seeds, slimming
+from otprune.report.over_seeds import statistics
+from otprune.report.page import page
+from otprune.report.picking import picking
+from otprune.report.seed_by_seed import seed_by_seed
+from otprune.report.seed_claims import better_over_seeds
+from otprune.report.verdicts import Verdict
+from tests import made_records
+from tests.made_records import changed, with_accuracy
+
+NOWHERE = Path("nowhere")
+FIRST = {"epoch": 1, "loss": 2.0}
+
+
+def test_the_page_shows_the_papers_value_ours_and_the_difference(tmp_path: Path) -> None:
+    accuracies = dict.fromkeys(range(11), 0.9330)
+    made_records.write(tmp_path, seeds("cifar10", "ot"), lambda needed: with_accuracy(needed, accuracies))
+    text = page(Records(tmp_path), NOWHERE)
+    assert "| accuracy (%) | 93.52 ± 0.12 | 93.30 ± 0.00 | **-0.22** | 93.39 ± 0.17 | – | – |" in text
+    assert "OT, here (11 seeds)" in text and "NS, here (0 seeds)" in text
+    assert "![" in text and "figures/statistics-cifar10.svg" in text
+
+
+def test_what_slimming_makes_of_its_own_lambda_stands_beside_the_papers_column(tmp_path: Path) -> None:
+    """The ratio of the table is not among those of the sweep, but one is so near that it keeps nearly the same."""
+    near = next(needed for needed in slimming("cifar10", "vgg14") if needed.experiment.pruning.ratio == 0.7)
+    made_records.write(tmp_path, [near], changed(lambda results: results.update(accuracy_finetuned=0.9351)))
+    text = "\n".join(statistics(Records(tmp_path)))
+    assert "| NS at λ=1e-4, here (1 seed) | NS at λ=1e-4, difference |" in text
+    assert "| accuracy (%) | 93.52 ± 0.12 | – | – | 93.39 ± 0.17 | – | – | 93.51 | +0.12 |" in text
+    assert "NS at" not in "\n".join(statistics(Records(NOWHERE)))
+
+
+def test_seeds_are_told_one_by_one_with_how_they_began(tmp_path: Path) -> None:
+    """Here those that begin worse are left with less, in a line."""
+    needs = seeds("cifar10", "ot")[:3]
+
+    def made(needed: Needed) -> dict[str, Any]:
+        seed = needed.experiment.training.seed
+        record = made_records.record(needed)
+        record["results"]["training"] = [{"epoch": 1, "loss": 1.5 + seed / 8}, {"epoch": 2, "loss": 0.5}]
+        record["results"]["cost_after"]["flops"] = (120 - seed) * 10**6
+        record["results"]["layers"] = [{"name": "features.1", "channels": 128, "kept": 100 - seed}]
+        return record
+
+    made_records.write(tmp_path, needs[:2], made)
+    assert not list(seed_by_seed(Records(tmp_path), "cifar10"))
+    made_records.write(tmp_path, needs, made)
+    table, sentence = seed_by_seed(Records(tmp_path), "cifar10")
+    assert "| seed 2 | 1.750 | 98 | 118.00 |" in table
+    assert "Over these 3 seeds" in sentence and "with the channels left by -1.00" in sentence
+
+
+@pytest.mark.parametrize(
+    "training", [[], [{"epoch": 1}], [{"epoch": 1, "loss": None}], [{"epoch": 1, "loss": math.inf}]]
+)
+def test_seeds_that_do_not_tell_how_they_began_are_left_out(training: list[Any], tmp_path: Path) -> None:
+    made_records.write(tmp_path, seeds("cifar10", "ot")[:3], changed(lambda found: found.update(training=training)))
+    assert not list(seed_by_seed(Records(tmp_path), "cifar10"))
+
+
+def test_rules_are_compared_over_the_seeds_that_both_have(tmp_path: Path) -> None:
+    """OT's first seed, without a counterpart, would tip the balance."""
+    accuracies = {0: 0.99, 1: 0.92, 2: 0.92}
+    made_records.write(tmp_path, seeds("cifar10", "ot")[:3], lambda needed: with_accuracy(needed, accuracies))
+    made_records.write(tmp_path, seeds("cifar10", "ns")[1:3], lambda needed: with_accuracy(needed, {1: 0.93, 2: 0.93}))
+    claim = better_over_seeds(Records(tmp_path))
+    assert claim.verdict is Verdict.FAILS and "-1.00 points on average of 2 seeds" in claim.evidence
+    assert claim.scope == "on 1 of 2"
+
+
+def test_seeds_that_began_in_fp32_too_are_told_with_it(tmp_path: Path) -> None:
+    asked = {"data": "cifar10", "model": "vgg14", "lam": 2e-4, "device": "cpu"}
+    made_records.write(tmp_path, seeds("cifar10", "ot")[:3], changed(lambda found: found.update(training=[FIRST])))
+    for settings, columns in ((asked, 7), (asked | {"device": "cuda"}, 6), (asked | {"lam": 1e-4}, 6)):
+        content = {
+            "configuration": settings,
+            "results": {"1": {"loss": 1.75}, "2": {"loss": 2.125}, "9": {"loss": 9.0}},
+        }
+        (tmp_path / "first_epoch.json").write_text(json.dumps(content))
+        table, *said = seed_by_seed(Records(tmp_path), "cifar10")
+        assert {len(re.findall(r" \|", line)) for line in table.splitlines()} == {columns}
+    assert len(said) == 1
+    (tmp_path / "first_epoch.json").write_text(json.dumps(content | {"configuration": asked}))
+    table, _, apart = seed_by_seed(Records(tmp_path), "cifar10")
+    assert "| seed 0 | 2.000 | – |" in table and "| seed 2 | 2.000 | 2.125 |" in table
+    assert "Of 2 seeds" in apart and "-0.062 away" in apart and "(-0.250 to +0.125), and higher for 1" in apart
+    (tmp_path / "first_epoch.json").write_text("[]")
+    with pytest.raises(TrainingError, match=r"first_epoch\.json: is no record of first epochs"):
+        list(seed_by_seed(Records(tmp_path), "cifar10"))
+
+
+def test_the_best_epoch_stands_beside_the_last_where_every_epoch_was_measured(tmp_path: Path) -> None:
+    by_epoch = {"1": 0.94, "2": 0.92, "10": 0.931}
+    first, second, third = seeds("cifar10", "ot")[:3]
+    made_records.write(tmp_path, [first], changed(lambda found: found.update(test_by_epoch={"finetune": by_epoch})))
+    other = {"finetune": {"1": 0.92, "10": 0.933}, "train": {"1": 0.99}}
+    made_records.write(tmp_path, [second], changed(lambda found: found.update(test_by_epoch=other)))
+    made_records.write(tmp_path, [third])
+    table, explained = picking(Records(tmp_path))
+    assert (
+        "| VGG-14 on CIFAR-10, OT | 2 | 93.52 ± 0.12 | 93.20 ± 0.10 | **-0.32** | 93.65 ± 0.35 | **+0.13** |" in table
+    )
+    assert table.count("\n") == 2 and "the test images choose" in explained
+    unpruned = changed(lambda found: found.update(test_by_epoch={"train": {"159": 0.75, "160": 0.735}}))
+    made_records.write(tmp_path, [baseline("cifar100", "vgg14")], unpruned)
+    table = next(picking(Records(tmp_path)))
+    assert "| VGG-14 on CIFAR-100, unpruned | 1 | 74.00 | 73.50 | -0.50 | 75.00 | +1.00 |" in table

@@ -1,0 +1,90 @@
+"""`otprune reproduce` lists, runs and draws what is asked for, and refuses the rest in one line."""
+
+import json
+import shutil
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from otprune.cli import app
+from otprune.experiments.reproduce.rows import rows, seeds, sweep
+from tests import made_records
+
+
+@pytest.fixture(scope="module")
+def all_made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return made_records.everything(tmp_path_factory.mktemp("results"))
+
+
+def reproduce(*arguments: object) -> Any:
+    return CliRunner().invoke(app, ["reproduce", *map(str, arguments)])
+
+
+def test_without_a_name_everything_is_listed_with_what_is_there(tmp_path: Path) -> None:
+    made_records.write(tmp_path, [replace(needed, scratch=False) for needed in sweep("cifar10", "vgg14")])
+    done = reproduce("--results", tmp_path)
+    assert done.exit_code == 0, done.output
+    assert all(name in done.output for name in rows())
+    lines = {line.split()[1]: line for line in done.output.splitlines() if line.startswith("│")}
+    assert "7 of 83" in lines["without-training"] and "0 of 83" in lines["accuracy-vs-cost"]
+
+
+def test_draw_only_runs_nothing_and_draws_what_is_there(all_made: Path, tmp_path: Path) -> None:
+    folders = ("--results", all_made, "--figures", tmp_path / "figures", "--out", tmp_path / "runs")
+    done = reproduce("iterative", "--draw-only", *folders)
+    assert done.exit_code == 0, done.output
+    assert sorted(path.name for path in (tmp_path / "figures").iterdir()) == ["iterative.png", "iterative.svg"]
+    assert not (tmp_path / "runs").exists()
+
+
+def test_what_is_complete_is_only_drawn(all_made: Path, tmp_path: Path) -> None:
+    before = json.dumps(sorted(str(path) for path in all_made.rglob("*")))
+    folders = ("--results", all_made, "--figures", tmp_path / "figures", "--out", tmp_path / "runs")
+    done = reproduce("layer-distributions", "--device", "cpu", *folders)
+    assert done.exit_code == 0, done.output
+    assert not (tmp_path / "runs").exists() and json.dumps(sorted(str(path) for path in all_made.rglob("*"))) == before
+
+
+def test_a_table_is_printed(all_made: Path, tmp_path: Path) -> None:
+    done = reproduce("baselines", "--draw-only", "--results", all_made, "--figures", tmp_path)
+    assert done.exit_code == 0 and "| VGG-14 on CIFAR-10 | 314.59 | 314.59 | +0.00 |" in done.output
+
+
+def test_only_what_is_like_a_pattern_is_run(all_made: Path, tmp_path: Path) -> None:
+    """Here everything is recorded but two seeds, which would need data; the others need nothing."""
+    results = Path(shutil.copytree(all_made, tmp_path / "results"))
+    for seed in (6, 7):
+        (results / f"{seeds('cifar10', 'ot')[seed].place}.json").unlink()
+    flags = ("--results", results, "--figures", tmp_path, "--device", "cpu")
+    recorded = reproduce("statistics", *flags, "--only", "cifar10/vgg14/*-seed[0-5]", "--only", "cifar100")
+    assert recorded.exit_code == 0 and "2 not run" in recorded.output
+    refused = reproduce("statistics", *flags, "--only", "cifar10/vgg14/lam*-seed1", "--only", "*/resnet20/*")
+    assert (
+        refused.exit_code == 1 and "is like */resnet20/*: its records are in cifar10/vgg14, cifar100" in refused.stderr
+    )
+
+
+def test_a_place_that_nothing_begins_with_is_refused(tmp_path: Path) -> None:
+    done = reproduce("iterative", "--only", "cifar99/vgg14", "--results", tmp_path)
+    assert done.exit_code == 1 and "no record of iterative begins with or is like cifar99/vgg14" in done.stderr
+    assert "cifar10/vgg14" in done.stderr
+
+
+@pytest.mark.parametrize(("flags", "what"), [(("--only", "cifar10"), "run"), (("--draw-only",), "draw")])
+def test_flags_that_need_a_name_are_not_passed_over(flags: tuple[str, ...], what: str) -> None:
+    done = reproduce(*flags)
+    assert done.exit_code == 1 and done.stderr.startswith(f"name what to {what}: one of baselines, ")
+
+
+def test_records_that_cannot_be_kept_are_refused_before_anything_is_trained(tmp_path: Path) -> None:
+    (tmp_path / "taken").write_text("a file")
+    done = reproduce("statistics", "--results", tmp_path / "taken", "--out", tmp_path / "runs", "--device", "cpu")
+    assert done.exit_code == 1 and "taken is no folder" in done.stderr and not (tmp_path / "runs").exists()
+
+
+def test_a_wrong_name_is_refused_in_one_line() -> None:
+    done = reproduce("statistic")
+    assert done.exit_code == 1 and done.stderr == "the paper has no statistic here; did you mean statistics?\n"

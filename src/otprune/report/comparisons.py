@@ -9,11 +9,11 @@ from otprune.experiments.iterate import Restart
 from otprune.experiments.paper import Spread
 from otprune.experiments.reproduce.needed import baseline
 from otprune.experiments.reproduce.records import Record, Records
-from otprune.experiments.reproduce.rows import ista, row, sweep
+from otprune.experiments.reproduce.rows import ista, row, sweep, sweeps_of_resnet20
 from otprune.report.columns import Column, column
 from otprune.report.costs import line
 from otprune.report.points import DATA_NAMES, Point, counted, finetuned, points
-from otprune.report.style import FAINT, ISTA, NS, OT, PAPER, Sketch, figure, legend
+from otprune.report.style import BASELINE, FAINT, ISTA, NS, OT, PAPER, Sketch, figure, legend
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -29,11 +29,12 @@ def resnet20(records: Records) -> Iterator[Sketch]:
     >>> list(resnet20(Records(Path("nowhere"))))
     []
     """
-    unpruned, found = records.find(baseline("cifar10", "resnet20")), finetuned(records, sweep("cifar10", "resnet20"))
-    if unpruned is not None and found:
+    unpruned = records.find(baseline("cifar10", "resnet20"))
+    lines = {name: finetuned(records, needs) for name, needs in sweeps_of_resnet20().items()}
+    if unpruned is not None and any(lines.values()):
         caption = "ResNet-20 on CIFAR-10: loss of accuracy against pruned parameters, by OT and by ISTA."
         full, by_ista = 100 * unpruned.results["accuracy_sparse"], finetuned(records, ista())
-        yield Sketch("resnet20", caption, partial(_drops, full, found, by_ista))
+        yield Sketch("resnet20", caption, partial(_drops, full, lines, by_ista))
 
 
 def iterative(records: Records) -> Iterator[Sketch]:
@@ -64,15 +65,17 @@ def statistics(records: Records) -> Iterator[Sketch]:
             yield Sketch(f"statistics-{data}", caption, partial(_channels, data, found))
 
 
-def _drops(unpruned: float, found: Sequence[Point], by_ista: Sequence[Point]) -> "Figure":
+def _drops(unpruned: float, lines: Mapping[str, Sequence[Point]], by_ista: Sequence[Point]) -> "Figure":
     theirs = paper.table("points")["ye2018"]
     drawn, axes = figure("ResNet-20 on CIFAR-10: loss of accuracy against pruned parameters", 1, 1, (6.4, 4.4))
     ax = axes[0, 0]
-    for stage, label, dotted in (("finetuned", "fine-tuned", False), ("recalibrated", "recalibrated only", True)):
-        look: dict[str, Any] = {"linestyle": ":", "fillstyle": "none"} if dotted else {}
-        there = [point for point in found if point.seeds(stage)]
-        x, y = [p.cost("parameters", stage).mean for p in there], [unpruned - p.accuracy(stage).mean for p in there]
-        ax.plot(x, y, color=OT, marker="o", label=f"OT, {label}", **look)
+    for (name, found), colour in zip(lines.items(), (OT, BASELINE), strict=True):
+        for stage, label, dotted in (("finetuned", "fine-tuned", False), ("recalibrated", "recalibrated only", True)):
+            look: dict[str, Any] = {"linestyle": ":", "fillstyle": "none"} if dotted else {}
+            there = [point for point in found if point.seeds(stage)]
+            x, y = [p.cost("parameters", stage).mean for p in there], [unpruned - p.accuracy(stage).mean for p in there]
+            if there:
+                ax.plot(x, y, color=colour, marker="o", label=f"{name}, {label}", **look)
     if by_ista:
         lost = [unpruned - p.accuracy("finetuned").mean for p in by_ista]
         x = [p.cost("parameters", "finetuned").mean for p in by_ista]

@@ -12,7 +12,7 @@ from otprune.experiments.iterate import Restart
 from otprune.experiments.reproduce import made_images
 from otprune.experiments.reproduce.needed import BEST, baseline, lam_text
 from otprune.experiments.reproduce.records import Record, Records
-from otprune.experiments.reproduce.rows import PAIRS, ista, row, sweep
+from otprune.experiments.reproduce.rows import PAIRS, ista, row, sweeps_of_resnet20
 from otprune.experiments.stages import totals
 from otprune.report.costs import pair
 from otprune.report.edge import edge
@@ -120,7 +120,7 @@ def resnet20(records: Records) -> Iterator[str]:
     """
     theirs, unpruned = paper.table("points")["ye2018"], records.find(baseline("cifar10", "resnet20"))
     full = None if unpruned is None else 100 * unpruned.results["accuracy_sparse"]
-    ours = {"OT": sweep("cifar10", "resnet20"), "ISTA": ista()}
+    ours = {**sweeps_of_resnet20(), "ISTA": ista()}
     found = [(rule, point) for rule, needs in ours.items() for point in finetuned(records, needs)]
     rows = [[rule, f"{point.label}, our run", *_drop(point, full)] for rule, point in found]
     for share, accuracy in zip(theirs["removed_parameters"], theirs["accuracy"], strict=True):

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from otprune.errors import CheckpointError, TrainingError
+from otprune.ista import untied
 from otprune.tensors import named_tensors
 from otprune.training import distributed
 from otprune.training.batch_loss import Teacher
@@ -25,6 +26,8 @@ from otprune.training.steering import Steering, flops_share, steered, steering_o
 from otprune.training.step import EpochSums, Step
 
 ScheduleName = Literal["steps", "cosine"]
+PenalizedName = Literal["all", "untied"]
+CHOICES = {"schedule": get_args(ScheduleName), "penalized": get_args(PenalizedName)}
 LEAST = {"epochs": 0, "batch": 1, "rate": 0, "lam": 0, "momentum": 0, "weight_decay": 0, "cutout": 0}
 
 
@@ -37,6 +40,9 @@ class Training:
 
     `batch` is what all processes of a group have together. With `sync_batch_norm` their batch norms go by all of it;
     otherwise each goes by its own share, and the running statistics are the leader's.
+
+    `penalized` are the batch norms that the penalty is on: all, or only those whose channels no sum ties to others, as
+    inside the blocks of a residual network.
 
     With `target_flops`, a share of the original FLOPs, λ steers itself so that OT keeps that much, starting from `lam`.
 
@@ -55,6 +61,7 @@ class Training:
     weight_decay: float = 1e-4
     label_smoothing: float = 0.0
     proximal: bool = False
+    penalized: PenalizedName = "all"
     augment: bool = True
     cutout: int = 0
     sync_batch_norm: bool = False
@@ -69,8 +76,9 @@ class Training:
             raise TrainingError(f"momentum must be below 1, or steps would grow without end, not {self.momentum}")
         if not 0 <= self.label_smoothing <= 1:
             raise TrainingError(f"label_smoothing must lie from 0 to 1, not {self.label_smoothing}")
-        if self.schedule not in get_args(ScheduleName):
-            raise TrainingError(f"schedule must be one of {', '.join(get_args(ScheduleName))}, not {self.schedule}")
+        for name, choices in CHOICES.items():
+            if getattr(self, name) not in choices:
+                raise TrainingError(f"{name} must be one of {', '.join(choices)}, not {getattr(self, name)}")
         if self.cutout and not self.augment:
             raise TrainingError(
                 f"cutout must be 0 where augment is off, as a recipe may have it, not {self.cutout}: turn it on"
@@ -227,9 +235,19 @@ class Run:
     def _made_step(self, data: AnyDataset, teacher: Teacher | None) -> Step:
         given = (self.model, data.mean, data.std, self.training.batch, self._optimization, teacher)
         group = distributed.current()
-        if group is None:
-            return Step(*given)
-        return GroupStep(*given, group=group, synchronized=self.training.sync_batch_norm)
+        synchronized = self.training.sync_batch_norm
+        step = Step(*given) if group is None else GroupStep(*given, group=group, synchronized=synchronized)
+        if self.training.penalized == "untied":
+            step.penalize(self._untied())
+        return step
+
+    def _untied(self) -> list[str]:
+        found = untied(self.model, self._example)
+        if not found:
+            raise TrainingError(
+                "penalized must be all, not untied: a sum ties the channels of every batch norm of this model"
+            )
+        return found
 
     @property
     def _optimization(self) -> Optimization:

@@ -8,7 +8,7 @@ There, activations are bf16 and channels-last, and so are the weights that convo
 which the update itself writes. Batch norm keeps its parameters and statistics in fp32.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -85,6 +85,10 @@ class Step:
         self.stream = torch.cuda.Stream(self.device, priority=-1) if self._on_gpu else None
         self._chance = Chance(self.device)
         self._copied_before: torch.cuda.Event | None = None
+
+    def penalize(self, layers: Collection[str]) -> None:
+        """Put the penalty on these batch norms alone; without being told, it is on all of them."""
+        self._gammas = {id(self.model.get_submodule(name).get_parameter("weight")) for name in layers}
 
     def begin(self, rate: float, lam: float, sums: "EpochSums | None" = None) -> None:
         """Start an epoch, counting anew, or go on in its middle with what was counted."""

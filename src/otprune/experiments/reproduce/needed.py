@@ -10,6 +10,7 @@ from otprune.experiments.experiment import Experiment, Pruning
 from otprune.experiments.fields import flat
 from otprune.experiments.iterate import Restart, with_the_usual_limit
 from otprune.experiments.settings import resolved
+from otprune.training.run import PenalizedName
 
 ZEROS_ALONE = 1e-12  # as a δ
 BEST = "best"
@@ -79,7 +80,8 @@ def place(experiment: Experiment, prefix: str = "") -> str:
     rule = f"ns{pruning.ratio:g}-" if pruning.rule == "ns" and not prefix else ""
     target = training.target_flops
     strength = f"lam{lam_text(training.lam)}" if target is None else f"target{target:g}"
-    name = f"{prefix}{rule}{strength}-seed{training.seed}"
+    alone = "" if training.penalized == "all" else f"{training.penalized}-"
+    name = f"{prefix}{rule}{alone}{strength}-seed{training.seed}"
     return f"{experiment.data}/{experiment.model}/{name}"
 
 
@@ -105,13 +107,14 @@ def pruned(
     finetuned: bool = True,
     scratch: bool = False,
     gammas: bool = False,
+    penalized: PenalizedName = "all",
 ) -> Needed:
     """A network trained with λ, pruned by OT, or by Network Slimming where a ratio is given, and usually fine-tuned.
 
     >>> pruned("cifar10", "vgg14", 2e-4, ratio=0.7003).experiment.pruning.rule
     'ns'
     """
-    experiment = trained(data, model, lam, seed)
+    experiment = trained(data, model, lam, seed, penalized)
     if ratio is not None:
         experiment = replace(experiment, pruning=Pruning(rule="ns", ratio=ratio))
     return Needed(experiment, Kind.PRUNED, finetuned, scratch, gammas)
@@ -180,11 +183,12 @@ def best(goal: paper.Goal, seed: int = 0) -> Needed:
 
 
 @functools.cache
-def trained(data: str, model: str, lam: float, seed: int = 0) -> Experiment:
+def trained(data: str, model: str, lam: float, seed: int = 0, penalized: PenalizedName = "all") -> Experiment:
     """An experiment with the paper's recipe for the model.
 
     >>> trained("cifar10", "resnet20", 1e-3).training.batch
     125
     """
     flags = {"model": model, "data": data, "training.lam": lam, "training.seed": seed}
+    flags["training.penalized"] = penalized
     return resolved(flags, "resnet20" if model == "resnet20" else None)

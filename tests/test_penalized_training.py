@@ -1,0 +1,63 @@
+"""A training can leave out the batch norms whose channels sums tie to others: their γ move as without a penalty."""
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from otprune.errors import TrainingError
+from otprune.ista import untied
+from otprune.models import digits_net
+from otprune.training.data.seeds import seeded
+from otprune.training.loop import train
+from otprune.training.run import Run, Training
+from tests.processes import DIGITS
+
+EXAMPLE = torch.zeros(1, 1, 8, 8)
+
+
+def trained(training: Training) -> dict[str, Tensor]:
+    """γ by layer after one step, too short for the penalty to have reached other layers through the loss."""
+    with seeded(0):
+        model = digits_net()
+    run = Run(model, DIGITS, training)
+    run.begin_epoch()
+    run.advance()
+    return {name: m.weight.detach() for name, m in model.named_modules() if isinstance(m, nn.BatchNorm2d)}
+
+
+@pytest.mark.parametrize("proximal", [False, True])
+def test_only_untied_layers_are_penalized_where_that_is_asked_for(proximal: bool) -> None:
+    plain = trained(Training(lam=0.0, augment=False))
+    everywhere = trained(Training(lam=0.5, augment=False, proximal=proximal))
+    inside = trained(Training(lam=0.5, augment=False, proximal=proximal, penalized="untied"))
+    alone = set(untied(digits_net(), EXAMPLE))
+    assert alone and alone < plain.keys()
+    assert not any(torch.equal(everywhere[name], gamma) for name, gamma in plain.items())
+    assert {name for name, gamma in plain.items() if not torch.equal(inside[name], gamma)} == alone
+    assert all(torch.equal(inside[name], everywhere[name]) for name in alone)
+
+
+class AllTied(nn.Module):
+    """Every batch norm writes into one sum."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.convs = nn.ModuleList(nn.Conv2d(1, 4, 3) for _ in range(2))
+        self.norms = nn.ModuleList(nn.BatchNorm2d(4) for _ in range(2))
+        self.fc = nn.Linear(4, 10)
+
+    def forward(self, images: Tensor) -> Tensor:
+        both = [norm(conv(images)) for conv, norm in zip(self.convs, self.norms, strict=True)]
+        scores: Tensor = self.fc((both[0] + both[1]).relu().mean((2, 3)))
+        return scores
+
+
+def test_a_model_without_untied_layers_is_refused_before_it_is_trained() -> None:
+    with pytest.raises(TrainingError, match="penalized must be all, not untied: a sum ties"):
+        Run(AllTied(), DIGITS, Training(penalized="untied", augment=False))
+    train(Run(AllTied(), DIGITS, Training(epochs=1, augment=False)))
+
+
+def test_other_names_are_refused() -> None:
+    with pytest.raises(TrainingError, match="penalized must be one of all, untied, not tied"):
+        Training(penalized="tied")  # type: ignore[arg-type]

@@ -18,6 +18,7 @@ from otprune.report.figures import FIGURES, draw
 from otprune.report.over_seeds import statistics
 from otprune.report.page import page
 from otprune.report.points import counted, points, pruned_share
+from otprune.report.scoreboard import SUBJECTS
 from otprune.report.tables import sweeps
 from otprune.report.verdicts import Verdict
 from tests import made_records
@@ -206,8 +207,7 @@ def test_the_overview_marks_where_each_claim_holds(tmp_path: Path) -> None:
     made_records.write(tmp_path, [*sweep("cifar10", "vgg14"), *slimming("cifar10", "vgg14")])
     worse = changed(lambda found: found.update(accuracy_recalibrated=0.5))
     made_records.write(tmp_path, sweep("cifar100", "vgg14"), worse)
-    overview = page(Records(tmp_path), NOWHERE).partition("## What was measured of each claim")[0]
-    marks = {line.split("]")[0][3:]: [cell.strip() for cell in line.split("|")[3:-1]] for line in overview.splitlines()}
+    marks = {claim.name: list(map(claim.mark, SUBJECTS)) for claim in claims(Records(tmp_path))}
     assert marks["OT above NS at high sparsity"] == ["✓", *["·"] * 5, ""]
     assert marks["New: recalibrated, nothing is lost"] == ["✗", "✗", *["·"] * 4, ""]
     assert marks["whole branches go"] == ["", "", "", "·", "", "·", "·"]

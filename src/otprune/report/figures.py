@@ -8,9 +8,12 @@ from otprune.report.comparisons import iterative, resnet20, statistics
 from otprune.report.costs import accuracy_vs_cost, without_training
 from otprune.report.distributions import lambda_distributions, layer_distributions, threshold_demo
 from otprune.report.edge import edge_latency
+from otprune.report.scoreboard import NAME as SCOREBOARD
+from otprune.report.scoreboard import scoreboard
 from otprune.report.style import Sketch, write
 
 FIGURES: dict[str, Callable[[Records], Iterator[Sketch]]] = {
+    SCOREBOARD: scoreboard,
     "threshold-demo": threshold_demo,
     "layer-distributions": layer_distributions,
     "lambda-distributions": lambda_distributions,

@@ -1,17 +1,18 @@
 """docs/reproduction.md: which claims of the paper hold here, every table and figure, and what could not be run."""
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
 from otprune.experiments.reproduce.records import Record, Records
-from otprune.experiments.reproduce.rows import PAIRS, Row, rows
+from otprune.experiments.reproduce.rows import Row, rows
 from otprune.report.claims import claims
 from otprune.report.figures import FIGURES
 from otprune.report.markdown import NONE, markdown_table, measured_with
-from otprune.report.points import counted, subject
+from otprune.report.points import counted
+from otprune.report.scoreboard import NAME as SCOREBOARD
 from otprune.report.tables import TABLES
-from otprune.report.verdicts import Claim, Verdict
+from otprune.report.verdicts import Verdict
 
 INTRODUCTION = """\
 # The paper, reproduced
@@ -20,7 +21,6 @@ Everything on this page is made from the records under [results/](../results) by
 typed. `otprune reproduce NAME` runs what has no record yet and draws what is there; `otprune reproduce` lists all.
 Accuracy is that of the last checkpoint on the test images. FLOPs are counted as the paper counts them. NS is Network
 Slimming, OT is Optimal Thresholding; pruned networks have no masks, their channels are gone."""
-RESNET20 = ("cifar10", "resnet20")
 BOLD = "Bold differences lie outside the paper's spread (one standard deviation)."
 
 
@@ -60,21 +60,17 @@ def _claims(records: Records) -> Iterator[str]:
     yield "## Which claims hold here"
     yield (
         f"Of {len(found)} claims {counts[Verdict.HOLDS]} hold in all that was measured, {counts[Verdict.FAILS]} do "
-        f"not, and {counts[Verdict.OPEN]} are not measured yet. ✓ it holds there, ✗ it does not, · it waits for its "
-        f"runs; where there is nothing, the paper does not claim it. The next table has each in full."
+        f"not, and {counts[Verdict.OPEN]} are not measured yet."
     )
-    yield _overview(found)
+    yield from _shown(SCOREBOARD, records)
     yield "## What was measured of each claim"
     lines = [(c.text, f"**{c.verdict}** {c.scope}".strip(), c.evidence or NONE, f"[{c.row}](#{c.row})") for c in found]
     yield markdown_table(("claim", "here", "measured", "see"), lines, texts=4)
 
 
-def _overview(found: Sequence[Claim]) -> str:
-    """All claims at a glance: where each holds."""
-    subjects = dict.fromkeys(subject(data, model) for data, model in (*PAIRS, RESNET20))
-    header = ("claim", "here", *(name.replace(" on ", "<br>") for name in subjects))
-    lines = [(f"[{c.name}](#{c.row})", f"**{c.verdict}**", *map(c.mark, subjects)) for c in found]
-    return markdown_table(header, lines, texts=2)
+def _shown(name: str, records: Records) -> Iterator[str]:
+    for sketch in FIGURES[name](records) if name in FIGURES else ():
+        yield f"![{sketch.caption}](figures/{sketch.stem}.svg)\n\n*{sketch.caption}* ([PNG](figures/{sketch.stem}.png))"
 
 
 def _section(row: Row, records: Records, remarks: Path) -> Iterator[str]:
@@ -84,8 +80,7 @@ def _section(row: Row, records: Records, remarks: Path) -> Iterator[str]:
         yield row.remark
     if row.needs:
         yield _recorded(row, records)
-    for sketch in FIGURES[row.name](records) if row.name in FIGURES else ():
-        yield f"![{sketch.caption}](figures/{sketch.stem}.svg)\n\n*{sketch.caption}* ([PNG](figures/{sketch.stem}.png))"
+    yield from _shown(row.name, records)
     if row.name in TABLES:
         yield from TABLES[row.name](records)
     if row.name == "statistics":

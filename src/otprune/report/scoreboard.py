@@ -18,8 +18,8 @@ NAME = "claims"
 SUBJECTS = tuple(subject(data, model) for data, model in (*PAIRS, ("cifar10", "resnet20")))
 COLOURS = {"✓": BASELINE, "✗": NS, "·": FAINT}
 CAPTION = (
-    "Where each claim holds (✓), where it does not (✗), and where it waits for its runs (·); where there is nothing, the "
-    "paper does not claim it."
+    "Where each claim holds (✓), where it does not (✗), and where it waits for its runs (·); where there is nothing, "
+    "the paper does not claim it."
 )
 
 

@@ -1,11 +1,18 @@
 """A training can leave out the batch norms whose channels sums tie to others: their γ move as without a penalty."""
 
+from pathlib import Path
+
 import pytest
 import torch
 from torch import Tensor, nn
 
+import otprune as ot
 from otprune.errors import TrainingError
-from otprune.ista import untied
+from otprune.experiments import stages
+from otprune.experiments.experiment import Experiment
+from otprune.experiments.folder import SPARSE
+from otprune.experiments.pipeline import Pipeline
+from otprune.ista import tied, untied
 from otprune.models import digits_net
 from otprune.training.data.seeds import seeded
 from otprune.training.loop import train
@@ -53,9 +60,32 @@ class AllTied(nn.Module):
 
 
 def test_a_model_without_untied_layers_is_refused_before_it_is_trained() -> None:
-    with pytest.raises(TrainingError, match="penalized must be all, not untied: a sum ties"):
+    with pytest.raises(
+        TrainingError, match="penalized must be all, not untied: this model has no batch norm but those"
+    ):
         Run(AllTied(), DIGITS, Training(penalized="untied", augment=False))
     train(Run(AllTied(), DIGITS, Training(epochs=1, augment=False)))
+
+
+def test_layers_without_a_penalty_are_not_pruned(tmp_path: Path) -> None:
+    """Whatever their γ are, they were not driven apart."""
+    experiment = Experiment("digits_net", "digits", training=Training(epochs=1, augment=False, penalized="untied"))
+    pipeline = Pipeline(experiment, tmp_path, DIGITS, torch.device("cpu"))
+    model, names = pipeline.fresh_model(), set(tied(digits_net(), EXAMPLE))
+    for norm in (m for m in model.modules() if isinstance(m, nn.BatchNorm2d)):
+        norm.weight.data[1:4] = 1e-6
+    ot.save(model, tmp_path / SPARSE)
+    stages.prune(pipeline)
+    layers = {layer["name"]: layer for layer in pipeline.results["layers"]}
+    assert not names & {name for name, layer in layers.items() if layer["kept"] < layer["channels"]}
+    inside = set(untied(digits_net(), EXAMPLE))
+    assert inside and {name for name, layer in layers.items() if layer["kept"] == layer["channels"] - 3} == inside
+    assert experiment.finetune_training().penalized == experiment.scratch_training(2, 1).penalized == "all"
+
+
+def test_a_budget_that_the_penalty_is_steered_to_is_that_of_all_layers() -> None:
+    with pytest.raises(TrainingError, match="penalized must be all where target_flops is given"):
+        Training(penalized="untied", target_flops=0.5)
 
 
 def test_other_names_are_refused() -> None:

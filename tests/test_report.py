@@ -10,14 +10,15 @@ import pytest
 from PIL import Image
 
 from otprune.experiments.paper import Spread
+from otprune.experiments.reproduce.needed import baseline
 from otprune.experiments.reproduce.records import Records
-from otprune.experiments.reproduce.rows import row, rows, seeds, slimming, sweep
+from otprune.experiments.reproduce.rows import row, rows, seeds, slimming, sweep, sweeps_of_resnet20
 from otprune.report.claims import claims
 from otprune.report.columns import column
 from otprune.report.figures import FIGURES, draw
 from otprune.report.over_seeds import statistics
 from otprune.report.page import page
-from otprune.report.points import counted, points, pruned_share
+from otprune.report.points import points, pruned_share
 from otprune.report.scoreboard import SUBJECTS
 from otprune.report.tables import sweeps
 from otprune.report.verdicts import Verdict
@@ -139,8 +140,12 @@ def test_slimming_that_empties_layers_is_told(tmp_path: Path) -> None:
     assert verdict(Records(tmp_path), "NS can prune no more FLOPs")[0] is Verdict.FAILS
     past = [needed for needed in needs if pruned_share(made_records.record(needed)["results"], "flops") > 53]
     made_records.write(tmp_path, past, changed(emptied))
-    told = f"emptied whole layers of {counted(len(past), 'network')}"
-    assert past and told in verdict(Records(tmp_path), "OT is more accurate than NS")[1]
+    assert (
+        past
+        and "all broken by NS: whole layers emptied" in verdict(Records(tmp_path), "OT is more accurate than NS")[1]
+    )
+    by_parameters = verdict(Records(tmp_path), "In most cases OT")[1]
+    assert f"{len(past)} broken by NS: whole layers emptied" in by_parameters and "ahead at" in by_parameters
     judged, evidence = verdict(Records(tmp_path), "NS can prune no more FLOPs")
     assert judged is Verdict.HOLDS and ", 1 layer at " in evidence
     made_records.write(tmp_path, needs[:1], changed(emptied))
@@ -180,6 +185,39 @@ def test_one_bad_network_is_enough_for_recalibration_to_lose(tmp_path: Path) -> 
 
 def recalibrated_by(points: float) -> Callable[[dict[str, Any]], None]:
     return lambda results: results.update(accuracy_recalibrated=results["accuracy_sparse"] + points)
+
+
+@pytest.mark.parametrize(
+    ("shares", "losses", "mark"),
+    [((30.0, 75.0), (0.5, 3.0), "✓"), ((30.0, 75.0), (0.5, 9.0), "✗"), ((30.0, 40.0), (0.5, 0.6), "–")],
+)
+def test_ways_to_penalize_are_compared_apart_and_only_as_far_as_they_reach(
+    shares: tuple[float, ...], losses: tuple[float, ...], mark: str, tmp_path: Path
+) -> None:
+    """Ye et al. report two networks, at 37 and at 68 percent of the parameters."""
+    made_records.write(tmp_path, [baseline("cifar10", "resnet20")])
+    way, unpruned = "OT inside blocks", made_records.record(baseline("cifar10", "resnet20"))
+    full = unpruned["results"]["accuracy_sparse"]
+    for needed, share, lost in zip(sweeps_of_resnet20()[way], shares, losses, strict=False):
+        after = {kind: round(cost * (1 - share / 100)) for kind, cost in made_records.BEFORE.items()}
+        change = {"accuracy_finetuned": full - lost / 100, "cost_after": after}
+        made_records.write(tmp_path, [needed], changed(lambda found, change=change: found.update(change)))
+    found = {claim.name: claim for claim in claims(Records(tmp_path))}
+    assert found[f"{way} above Ye et al."].mark("ResNet-20 on CIFAR-10") == mark
+    assert found["OT above Ye et al."].mark("ResNet-20 on CIFAR-10") == "·"
+    assert ("it removes at most 40 %" in found[f"{way} above Ye et al."].evidence) is (mark == "–")
+
+
+def test_networks_that_only_guess_are_left_out_of_what_fine_tuning_gains(tmp_path: Path) -> None:
+    made_records.write(tmp_path, sweep("cifar100", "vgg14"))
+    needs = slimming("cifar100", "vgg14")
+    made_records.write(tmp_path, needs)
+    before = verdict(Records(tmp_path), "NS needs the other")[1]
+    guessing = changed(lambda found: found.update(accuracy_finetuned=0.01, accuracy_finetuned_1=0.01))
+    made_records.write(tmp_path, needs[-2:], guessing)
+    after = verdict(Records(tmp_path), "NS needs the other")[1]
+    assert "average of 7 networks" in before and "average of 5 networks" in after
+    assert after.endswith("2 networks of NS that only guess are left out")
 
 
 def test_the_headline_holds_only_where_cost_and_accuracy_do(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 import json
 import math
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +15,9 @@ from otprune.experiments.reproduce.records import Records
 from otprune.experiments.reproduce.rows import seeds, slimming
 from otprune.report.over_seeds import statistics
 from otprune.report.page import page
-from otprune.report.picking import picking
+from otprune.report.picking import HISTORY, picking
 from otprune.report.seed_by_seed import seed_by_seed
-from otprune.report.seed_claims import better_over_seeds
+from otprune.report.seed_claims import better_over_seeds, cheaper_over_seeds
 from otprune.report.verdicts import Verdict
 from tests import made_records
 from tests.made_records import changed, with_accuracy
@@ -74,18 +75,18 @@ def test_seeds_that_do_not_tell_how_they_began_are_left_out(training: list[Any],
 
 def test_rules_are_compared_over_the_seeds_that_both_have(tmp_path: Path) -> None:
     """OT's first seed, without a counterpart, would tip the balance."""
-    accuracies = {0: 0.99, 1: 0.92, 2: 0.92}
-    made_records.write(tmp_path, seeds("cifar10", "ot")[:3], lambda needed: with_accuracy(needed, accuracies))
-    made_records.write(tmp_path, seeds("cifar10", "ns")[1:3], lambda needed: with_accuracy(needed, {1: 0.93, 2: 0.93}))
+    accuracies, theirs = {0: 0.99, 1: 0.92, 2: 0.92, 3: 0.92}, {1: 0.93, 2: 0.93, 3: 0.93}
+    made_records.write(tmp_path, seeds("cifar10", "ot")[:4], lambda needed: with_accuracy(needed, accuracies))
+    made_records.write(tmp_path, seeds("cifar10", "ns")[1:4], lambda needed: with_accuracy(needed, theirs))
     claim = better_over_seeds(Records(tmp_path))
-    assert claim.verdict is Verdict.FAILS and "-1.00 points on average of 2 seeds" in claim.evidence
+    assert claim.verdict is Verdict.FAILS and "-1.00 points on average of 3 seeds" in claim.evidence
     assert claim.scope == "on 1 of 2"
 
 
 def test_seeds_that_began_in_fp32_too_are_told_with_it(tmp_path: Path) -> None:
-    asked = {"data": "cifar10", "model": "vgg14", "lam": 2e-4, "device": "cpu"}
+    asked = {"data": "cifar10", "model": "vgg14", "lam": 2e-4, "device": "cpu", "steps": 781}
     made_records.write(tmp_path, seeds("cifar10", "ot")[:3], changed(lambda found: found.update(training=[FIRST])))
-    for settings, columns in ((asked, 7), (asked | {"device": "cuda"}, 6), (asked | {"lam": 1e-4}, 6)):
+    for settings, columns in ((asked, 7), (asked | {"device": "cuda"}, 6), (asked | {"steps": 780}, 6)):
         content = {
             "configuration": settings,
             "results": {"1": {"loss": 1.75}, "2": {"loss": 2.125}, "9": {"loss": 9.0}},
@@ -98,24 +99,37 @@ def test_seeds_that_began_in_fp32_too_are_told_with_it(tmp_path: Path) -> None:
     table, _, apart = seed_by_seed(Records(tmp_path), "cifar10")
     assert "| seed 0 | 2.000 | – |" in table and "| seed 2 | 2.000 | 2.125 |" in table
     assert "Of 2 seeds" in apart and "-0.062 away" in apart and "(-0.250 to +0.125), and higher for 1" in apart
-    (tmp_path / "first_epoch.json").write_text("[]")
-    with pytest.raises(TrainingError, match=r"first_epoch\.json: is no record of first epochs"):
-        list(seed_by_seed(Records(tmp_path), "cifar10"))
+    for damaged in ("[]", "{}", json.dumps(content | {"results": {"1": {}}})):
+        (tmp_path / "first_epoch.json").write_text(damaged)
+        with pytest.raises(TrainingError, match=r"first_epoch\.json: is no record of first epochs"):
+            list(seed_by_seed(Records(tmp_path), "cifar10"))
 
 
 def test_the_best_epoch_stands_beside_the_last_where_every_epoch_was_measured(tmp_path: Path) -> None:
-    by_epoch = {"1": 0.94, "2": 0.92, "10": 0.931}
-    first, second, third = seeds("cifar10", "ot")[:3]
-    made_records.write(tmp_path, [first], changed(lambda found: found.update(test_by_epoch={"finetune": by_epoch})))
-    other = {"finetune": {"1": 0.92, "10": 0.933}, "train": {"1": 0.99}}
-    made_records.write(tmp_path, [second], changed(lambda found: found.update(test_by_epoch=other)))
+    first, second, third, fourth = seeds("cifar10", "ot")[:4]
+    measured = {"1": 0.94, "2": 0.92, "3": 0.93}
+    made_records.write(tmp_path, [first], watched("finetune", measured, [1e-3] * 3))
+    made_records.write(tmp_path, [second], watched("finetune", {"1": 0.92, "2": 0.932, "3": 0.934}, [1e-3] * 3))
     made_records.write(tmp_path, [third])
+    made_records.write(tmp_path, [fourth], watched("finetune", {"2": 0.99, "3": 0.99}, [1e-3] * 3))
     table, explained = picking(Records(tmp_path))
-    assert (
-        "| VGG-14 on CIFAR-10, OT | 2 | 93.52 ± 0.12 | 93.20 ± 0.10 | **-0.32** | 93.65 ± 0.35 | **+0.13** |" in table
-    )
-    assert table.count("\n") == 2 and "the test images choose" in explained
-    unpruned = changed(lambda found: found.update(test_by_epoch={"train": {"159": 0.75, "160": 0.735}}))
+    assert "| VGG-14 on CIFAR-10, OT | 2 | 93.52 ± 0.12 | 93.20 ± 0.20 | 92.93 ± 0.07 | 93.70 ± 0.30 |" in table
+    assert "| +0.77 ± 0.23 |" in table and table.count("\n") == 2 and "the test images choose" in explained
+    unpruned = watched("train", {"2": 0.75, "3": 0.735}, [0.1, 0.01, 0.01])
     made_records.write(tmp_path, [baseline("cifar100", "vgg14")], unpruned)
     table = next(picking(Records(tmp_path)))
-    assert "| VGG-14 on CIFAR-100, unpruned | 1 | 74.00 | 73.50 | -0.50 | 75.00 | +1.00 |" in table
+    assert "| VGG-14 on CIFAR-100, unpruned | 1 | 74.00 | 73.50 | 74.25 | 75.00 | +0.75 |" in table
+
+
+def watched(stage: str, by_epoch: dict[str, float], rates: list[float]) -> Callable[[Needed], dict[str, Any]]:
+    history = [{"epoch": number, "rate": rate, "loss": 1.0} for number, rate in enumerate(rates, start=1)]
+    return changed(lambda found: found.update({"test_by_epoch": {stage: by_epoch}, HISTORY[stage]: history}))
+
+
+def test_fewer_than_three_seeds_are_told_and_not_judged(tmp_path: Path) -> None:
+    for rule in ("ot", "ns"):
+        made_records.write(tmp_path, seeds("cifar100", rule)[:2])
+    for claim in (better_over_seeds(Records(tmp_path)), cheaper_over_seeds(Records(tmp_path))):
+        assert (
+            claim.verdict is Verdict.OPEN and claim.mark("VGG-14 on CIFAR-100") == "–" and "2 seeds" in claim.evidence
+        )

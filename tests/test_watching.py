@@ -5,8 +5,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pytest
+from rich.console import Console
+
+from otprune.cli import reproduce
 from otprune.experiments.reproduce.needed import Kind, Needed
-from otprune.experiments.reproduce.rows import printed, rows
+from otprune.experiments.reproduce.rows import Row, printed
 from otprune.experiments.reproduce.running import Workshop, run_missing
 from otprune.experiments.reproduce.watching import BY_EPOCH, Watching
 from otprune.training.run import Training
@@ -47,10 +51,19 @@ def test_being_watched_changes_nothing_else(tmp_path: Path) -> None:
 
 
 def test_what_the_paper_prints_is_watched() -> None:
-    watched, asked = printed(), rows()
-    assert {place for place, stage in watched.items() if stage == "train"} == {
-        n.place for n in asked["baselines"].needs
-    }
-    assert {place for place, stage in watched.items() if stage == "finetune"} == {
-        needed.place for needed in asked["statistics"].needs
-    }
+    """Six unpruned networks and ResNet-20's; eleven seeds by two rules on two data sets, and the headline's network."""
+    watched = printed()
+    trained = [place for place, stage in watched.items() if stage == "train"]
+    assert len(trained) == 7 and "cifar10/resnet20/lam0-seed0" in trained
+    assert all(place.endswith("/lam0-seed0") for place in trained)
+    finetuned = [place for place, stage in watched.items() if stage == "finetune"]
+    assert len([place for place in finetuned if "/vgg14/" in place]) == 44
+    assert "cifar100/densenet121/lam2e-4-seed0" in finetuned and len(finetuned) == 49
+
+
+def test_the_command_watches_what_is_printed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reproduce, "printed", lambda: {PRUNED.place: "finetune"})
+    workshop = Workshop(tmp_path / "runs", tmp_path / "results", CPU, say=lambda text: None)
+    reproduce._run(Row("small", "A small row"), [PRUNED], scratch=False, workshop=workshop, screen=Console(quiet=True))
+    results = json.loads((tmp_path / "results" / f"{PRUNED.place}.json").read_text())["results"]
+    assert list(results[BY_EPOCH]["finetune"]) == ["1", "2", "3"]

@@ -69,6 +69,17 @@ def untied(model: nn.Module, example: Any) -> list[str]:
     return [name for name, channels in written.items() if all(shared[channel] == 1 for channel in channels)]
 
 
+def tied(model: nn.Module, example: Any) -> list[str]:
+    """The other batch norms, whose channels a sum ties to those of another.
+
+    >>> from otprune.models import resnet20
+    >>> tied(resnet20(), torch.zeros(1, 3, 32, 32))[:2]
+    ['bn', 'blocks.0.bn2']
+    """
+    alone = set(untied(model, example))
+    return [name for name in trace(model, example).batch_norms if name not in alone]
+
+
 def rescale(model: nn.Module, example: Any, alpha: float, layers: Collection[str] | None = None) -> list[str]:
     """Multiply γ and β by α and divide the weights that read them by α, in place; return the layers this was done to.
 

@@ -5,7 +5,7 @@ All thresholds of a rule are shifted together. Accuracy is that on images held o
 say.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from math import inf
 from typing import Any
@@ -73,6 +73,7 @@ def choose(
     *,
     max_ratio: float = 1.0,
     round_to: int = 1,
+    ignore: Collection[str] = (),
     clock: Clock | None = None,
 ) -> Chosen:
     """Shift the rule's thresholds until the pruned network meets the target; `model` is untouched.
@@ -90,6 +91,7 @@ def choose(
         repaired: brings a pruned model into the state that it is judged in, by re-estimating its statistics.
         max_ratio: at most this share of a layer's channels goes.
         round_to: channels are kept at multiples of this. For `latency` it is chosen by measurement.
+        ignore: layers to leave alone.
         clock: predicts and measures latencies; only `latency` needs it.
 
     >>> import torch
@@ -103,9 +105,9 @@ def choose(
     if target.kind == "max_drop" and accuracy is None:
         raise TrainingError("max_drop is chosen by accuracy: say how accurate a model is on held-out images")
     if target.kind == "latency":
-        tried = {n: Trials(model, example, rule, accuracy, repaired, max_ratio, n) for n in ROUNDINGS}
+        tried = {n: Trials(model, example, rule, accuracy, repaired, max_ratio, n, ignore) for n in ROUNDINGS}
         return _quick_enough(tried, target.value, clock)
-    trials = Trials(model, example, rule, accuracy, repaired, max_ratio, round_to)
+    trials = Trials(model, example, rule, accuracy, repaired, max_ratio, round_to, ignore)
     found = _smallest_within(trials, target.value) if target.kind == "max_drop" else _largest_within(trials, target)
     return Chosen(found.plan, trials.described())
 

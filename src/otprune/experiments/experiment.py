@@ -2,9 +2,9 @@
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any, Literal, TypedDict
+from typing import Any, Literal, NotRequired, TypedDict
 
 import otprune as ot
 from otprune.errors import TrainingError
@@ -20,6 +20,7 @@ class Bounds(TypedDict):
 
     max_ratio: float
     round_to: int
+    ignore: NotRequired[Collection[str]]
 
 
 UNBOUNDED = Bounds(max_ratio=1.0, round_to=1)
@@ -66,11 +67,6 @@ class Pruning:
                 "pruning.round_to is chosen by measurement where pruning.latency is to be met: leave it out, or set it "
                 "to 1 where the run has another"
             )
-
-    @property
-    def bounds(self) -> Bounds:
-        """What the plan keeps to."""
-        return self.bounds_of({})
 
     def bounds_of(self, results: Mapping[str, Any]) -> Bounds:
         """What the plan of a run kept to; to meet a latency it rounds as was measured to be best.
@@ -153,7 +149,7 @@ class Experiment:
         >>> Experiment("vgg14", "cifar10").finetune_training().lam
         0.0
         """
-        own, plain = self.finetuning, replace(self.training, lam=0.0, target_flops=None)
+        own, plain = self.finetuning, self._without_penalty
         schedule: ScheduleName = "cosine" if own.schedule == "cosine" else "steps"
         return replace(plain, epochs=own.epochs, rate=own.rate, schedule=schedule, decay_at=())
 
@@ -164,7 +160,11 @@ class Experiment:
         240
         """
         epochs = scratch_epochs(self.training.epochs, flops_before, flops_after)
-        return replace(self.training, epochs=epochs, lam=0.0, target_flops=None)
+        return replace(self._without_penalty, epochs=epochs)
+
+    @property
+    def _without_penalty(self) -> Training:
+        return replace(self.training, lam=0.0, target_flops=None, penalized="all")
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON has it.

@@ -18,6 +18,7 @@ from otprune.cost import Cost
 from otprune.deploy import stopwatch
 from otprune.errors import OtpruneError
 from otprune.experiments import attribution
+from otprune.experiments.bounding import bounds_for
 from otprune.experiments.choosing import Chosen, choose
 from otprune.experiments.exactness import exactness
 from otprune.experiments.folder import FINETUNED, PRUNED, RECORD, SCRATCH, SPARSE, found_in, write_json
@@ -279,12 +280,12 @@ def _measure(stage: _Stage, pipeline: Pipeline, run: Run, epoch: EpochRecord) ->
 def _chosen(pipeline: Pipeline, model: nn.Module) -> Chosen:
     """The plan, and what was tried on the way to it where it had to be chosen."""
     pruning, example = pipeline.experiment.pruning, pipeline.example()
-    rule = pruning.thresholds()
+    rule, bounds = pruning.thresholds(), bounds_for(pipeline.experiment, model, example)
     if pruning.target is None:
-        return Chosen(ot.plan(model, example, rule, **pruning.bounds), [])
+        return Chosen(ot.plan(model, example, rule, **bounds), [])
     judged = None if pipeline.held_out is None else pipeline.held_out_accuracy
     repaired, clock = partial(_recalibrated, pipeline), _clock(pipeline) if pruning.latency else None
-    return choose(model, example, rule, pruning.target, judged, repaired, **pruning.bounds, clock=clock)
+    return choose(model, example, rule, pruning.target, judged, repaired, **bounds, clock=clock)
 
 
 def _clock(pipeline: Pipeline) -> Clock:

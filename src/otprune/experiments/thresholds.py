@@ -11,6 +11,7 @@ import otprune as ot
 from otprune.errors import TrainingError
 from otprune.experiments import stages
 from otprune.experiments.attribution import attribution
+from otprune.experiments.bounding import bounds_for
 from otprune.experiments.experiment import Experiment
 from otprune.experiments.folder import PRUNED, RECORD, SPARSE, write_json
 from otprune.experiments.pipeline import Pipeline
@@ -77,11 +78,12 @@ def _plainly_finetuned(experiment: Experiment, epochs: int | None) -> Experiment
 def _checks(pipeline: Pipeline, shifts: Sequence[float], experiment: Experiment) -> dict[float, Pipeline]:
     """A pruned model for every shift, made where it is not there yet."""
     model, pruning = pipeline.load(SPARSE), experiment.pruning
+    bounds = bounds_for(experiment, model, pipeline.example())
     opened: dict[Path, Pipeline] = {}
     checks = {}
     for shift in shifts:
         rule = ot.Shifted(pruning.thresholds(), shift)
-        plan = ot.plan(model, pipeline.example(), rule, **pruning.bounds)
+        plan = ot.plan(model, pipeline.example(), rule, **bounds)
         place = _place(pipeline.folder / FOLDER, plan, shift)
         if place not in opened:
             opened[place] = Pipeline(experiment, place, pipeline.source, pipeline.device)

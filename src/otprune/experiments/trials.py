@@ -8,7 +8,7 @@ import copy
 import functools
 import math
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -70,9 +70,10 @@ class Trials:
         repaired: Callable[[nn.Module], nn.Module],
         max_ratio: float = 1.0,
         round_to: int = 1,
+        ignore: Collection[str] = (),
     ) -> None:
         self.model, self.example, self.rule = model, example, rule
-        self.max_ratio, self.round_to = max_ratio, round_to
+        self.max_ratio, self.round_to, self.ignore = max_ratio, round_to, ignore
         self.tried: list[Trial] = []
         self._accuracy, self._repaired = accuracy, repaired
         self._before = ot.cost(model, example)
@@ -152,7 +153,8 @@ class Trials:
 
     def _try(self, shift: float) -> Trial:
         rule = Shifted(self.rule, shift) if shift else self.rule
-        plan = ot.plan(self.model, self.example, rule, max_ratio=self.max_ratio, round_to=self.round_to)
+        bounds: dict[str, Any] = {"max_ratio": self.max_ratio, "round_to": self.round_to, "ignore": self.ignore}
+        plan = ot.plan(self.model, self.example, rule, **bounds)
         for trial in self.tried:
             if (trial.plan.cuts, trial.plan.removed, trial.plan.masked) == (plan.cuts, plan.removed, plan.masked):
                 return trial

@@ -13,7 +13,7 @@ from otprune.experiments.reproduce.rows import ista, row, sweep, sweeps_of_resne
 from otprune.report.columns import Column, column
 from otprune.report.costs import line
 from otprune.report.points import DATA_NAMES, Point, counted, finetuned, points
-from otprune.report.style import BASELINE, FAINT, ISTA, NS, OT, PAPER, Sketch, figure, legend
+from otprune.report.style import FAINT, INSIDE, ISTA, NS, OT, PAPER, Sketch, figure, legend
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -69,7 +69,7 @@ def _drops(unpruned: float, lines: Mapping[str, Sequence[Point]], by_ista: Seque
     theirs = paper.table("points")["ye2018"]
     drawn, axes = figure("ResNet-20 on CIFAR-10: loss of accuracy against pruned parameters", 1, 1, (6.4, 4.4))
     ax = axes[0, 0]
-    for (name, found), colour in zip(lines.items(), (OT, BASELINE), strict=True):
+    for (name, found), colour in zip(lines.items(), (OT, INSIDE), strict=True):
         for stage, label, dotted in (("finetuned", "fine-tuned", False), ("recalibrated", "recalibrated only", True)):
             look: dict[str, Any] = {"linestyle": ":", "fillstyle": "none"} if dotted else {}
             there = [point for point in found if point.seeds(stage)]

@@ -9,17 +9,17 @@ from otprune.experiments.reproduce.rows import PAIRS
 from otprune.report.claims import claims
 from otprune.report.points import subject
 from otprune.report.style import BASELINE, FAINT, NS, Sketch, figure
-from otprune.report.verdicts import Claim, Verdict
+from otprune.report.verdicts import MARKS, WAITING, Claim, Verdict
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 NAME = "claims"
 SUBJECTS = tuple(subject(data, model) for data, model in (*PAIRS, ("cifar10", "resnet20")))
-COLOURS = {"✓": BASELINE, "✗": NS, "·": FAINT}
+COLOURS = {MARKS[True]: BASELINE, MARKS[False]: NS, MARKS[None]: FAINT, WAITING: FAINT}
 CAPTION = (
-    "Where each claim holds (✓), where it does not (✗), and where it waits for its runs (·); where there is nothing, "
-    "the paper does not claim it."
+    "Where each claim holds (✓), where it does not (✗), where what was measured cannot tell (–), and where it waits "
+    "for its runs (·); elsewhere the paper does not claim it."
 )
 
 

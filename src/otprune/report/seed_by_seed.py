@@ -3,18 +3,22 @@
 from collections.abc import Iterator, Mapping, Sequence
 from math import isfinite
 from statistics import correlation, fmean
-from typing import Any
+from typing import Any, TypedDict
 
 from otprune.errors import TrainingError
 from otprune.experiments import paper
+from otprune.experiments.reproduce.needed import trained
 from otprune.experiments.reproduce.records import Records
 from otprune.experiments.reproduce.rows import seeds
 from otprune.jsons import read_object
+from otprune.kinds import require_kind
 from otprune.report.markdown import NONE, markdown_table, percent
 from otprune.report.points import DATA_NAMES, counted
+from otprune.report.verdicts import ENOUGH
 
-ENOUGH = 3  # seeds: through two points there is always a line
 FILE = "first_epoch.json"
+IMAGES = 50_000  # to train on, in CIFAR-10 and in CIFAR-100
+BEGAN, BECAME = ("loss of the first epoch", "the same in fp32"), ("channels", "FLOPs (M)", "unpruned", "fine-tuned")
 
 
 def seed_by_seed(records: Records, data: str) -> Iterator[str]:
@@ -30,22 +34,28 @@ def seed_by_seed(records: Records, data: str) -> Iterator[str]:
     if len(found) < ENOUGH:
         return
     exact = {seed: loss for seed, loss in _in_fp32(records, data).items() if seed in found}
-    columns = {"loss of the first epoch": [_shown(_first_loss(results)) for results in found.values()]}
+    header = (f"{DATA_NAMES[data]}, OT", *BEGAN[: 1 + bool(exact)], *BECAME)
+    yield markdown_table(header, [_row(seed, results, exact) for seed, results in found.items()])
+    yield _correlated(list(found.values()))
     if exact:
-        columns["the same in fp32"] = [_shown(exact.get(seed)) for seed in found]
-    became = zip(*map(_became, found.values()), strict=True)
-    columns |= dict(zip(("channels", "FLOPs (M)", "unpruned", "fine-tuned"), map(list, became), strict=True))
-    names = [f"seed {seed}" for seed in found]
-    yield markdown_table((f"{DATA_NAMES[data]}, OT", *columns), list(zip(names, *columns.values(), strict=True)))
-    began = [_first_loss(results) for results in found.values()]
-    channels = _correlation(began, [_channels(results) for results in found.values()])
-    accuracy = _correlation(began, [results["accuracy_sparse"] for results in found.values()])
-    yield (
+        yield _apart([loss - _first_loss(found[seed]) for seed, loss in exact.items()])
+
+
+def _row(seed: int, results: Mapping[str, Any], exact: Mapping[int, float]) -> tuple[str, ...]:
+    began = [_shown(_first_loss(results)), _shown(exact.get(seed))]
+    accuracies = (percent(100 * results[f"accuracy_{stage}"]) for stage in ("sparse", "finetuned"))
+    flops = f"{results['cost_after']['flops'] / 1e6:.2f}"
+    return f"seed {seed}", *began[: 1 + bool(exact)], str(_channels(results)), flops, *accuracies
+
+
+def _correlated(found: Sequence[Mapping[str, Any]]) -> str:
+    began = list(map(_first_loss, found))
+    channels = _correlation(began, list(map(_channels, found)))
+    accuracy = _correlation(began, [results["accuracy_sparse"] for results in found])
+    return (
         f"Over these {counted(len(found), 'seed')} the loss of the first epoch correlates with the channels left by "
         f"{channels} and with the accuracy before pruning by {accuracy}."
     )
-    if exact:
-        yield _apart([loss - _first_loss(found[seed]) for seed, loss in exact.items()])
 
 
 def _tells_how_it_began(results: Mapping[str, Any]) -> bool:
@@ -57,35 +67,54 @@ def _channels(results: Mapping[str, Any]) -> int:
     return sum(layer["kept"] for layer in results["layers"])
 
 
-def _became(results: Mapping[str, Any]) -> tuple[str, ...]:
-    accuracies = (percent(100 * results[f"accuracy_{stage}"]) for stage in ("sparse", "finetuned"))
-    return str(_channels(results)), f"{results['cost_after']['flops'] / 1e6:.2f}", *accuracies
-
-
 def _shown(loss: float | None) -> str:
     return NONE if loss is None else f"{loss:.3f}"
 
 
 def _in_fp32(records: Records, data: str) -> dict[int, float]:
     """The loss of the first epoch where it was trained in fp32, too, by seed."""
-    path, asked = records.folder / FILE, paper.table("statistics")
+    path = records.folder / FILE
     if not path.exists():
         return {}
-    found = read_object(path, lambda why: TrainingError(f"{path}: is no record of first epochs: {why}. Measure again."))
+
+    def refused(why: str) -> TrainingError:
+        return TrainingError(f"{path}: is no record of first epochs: {why}. Measure it again.")
+
+    found = read_object(path, refused)
+    try:
+        require_kind(found, _FirstEpochs, "it")
+    except ValueError as error:
+        raise refused(str(error)) from error
+    return {int(seed): measured["loss"] for seed, measured in found["results"].items()} if _fits(found, data) else {}
+
+
+def _fits(found: Mapping[str, Any], data: str) -> bool:
+    """Whether it is whole epochs of the same training, in fp32."""
+    asked = paper.table("statistics")
     settings = {"data": data, "model": asked["model"], "lam": asked["lam"], "device": "cpu"}
-    if any(found["configuration"].get(name) != value for name, value in settings.items()):
-        return {}
-    return {int(seed): measured["loss"] for seed, measured in found["results"].items()}
+    steps = IMAGES // trained(data, asked["model"], asked["lam"]).training.batch
+    configuration = found["configuration"]
+    same = all(configuration.get(name) == value for name, value in settings.items())
+    return same and configuration.get("steps", 0) >= steps
+
+
+class _Measured(TypedDict):
+    loss: float
+
+
+class _FirstEpochs(TypedDict):
+    configuration: dict[str, Any]
+    results: dict[str, _Measured]
 
 
 def _apart(differences: Sequence[float]) -> str:
     """How far fp32 is from bf16."""
-    reach = f"{min(differences):+.3f} to {max(differences):+.3f}"
+    reach = f" on average ({min(differences):+.3f} to {max(differences):+.3f})" if len(differences) > 1 else ""
     above = sum(one > 0 for one in differences)
     return (
         f"Of {counted(len(differences), 'seed')} the first epoch was also trained in fp32, on a CPU, by "
         f"benchmarks/first_epoch.py: from the same weights on the same images in the same order, its loss is "
-        f"{fmean(differences):+.3f} away from that in bf16 on average ({reach}), and higher for {above} of them."
+        f"{fmean(differences):+.3f} away from that in bf16{reach}, and higher for {above} of them."
     )
 
 

@@ -1,14 +1,14 @@
 """Claims about the statistics over seeds: each seed of OT beside the same of Network Slimming."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from statistics import fmean
 from typing import Any
 
 from otprune.experiments.reproduce.records import Records
 from otprune.experiments.reproduce.rows import seeds
 from otprune.report.columns import MODEL
-from otprune.report.points import DATA_NAMES, MODEL_NAMES, counted
-from otprune.report.verdicts import Claim, averaged, listed, on_average_above
+from otprune.report.points import DATA_NAMES, counted, subject
+from otprune.report.verdicts import ENOUGH, Claim, averaged, listed
 
 ROW = "statistics"
 Both = tuple[Mapping[str, Any], Mapping[str, Any]]
@@ -24,10 +24,14 @@ def cheaper_over_seeds(records: Records) -> Claim:
     """
     text = "Over the seeds, with the same channels or fewer, OT's VGG-14 has fewer FLOPs than NS's."
     found = _found(records)
-    shares = {name: fmean(map(_flops, those)) for name, those in found.items()}
-    judged = {_on(name): shares[name] < 1 for name, those in found.items() if _is_fair(those)}
+    shares = {data: fmean(map(_flops, those)) for data, those in found.items()}
+    judged = {
+        subject(data, MODEL): shares[data] < 1 if _is_fair(those) and len(those) >= ENOUGH else None
+        for data, those in found.items()
+    }
     evidence = [
-        f"{name}: {100 * shares[name]:.1f} % of NS's FLOPs with {_told(those)}" for name, those in found.items()
+        f"{DATA_NAMES[data]}: {100 * shares[data]:.1f} % of NS's FLOPs with {_told(those)}"
+        for data, those in found.items()
     ]
     return Claim("over seeds, OT costs less than NS", text, judged, listed(evidence), ROW, _asked())
 
@@ -40,24 +44,20 @@ def better_over_seeds(records: Records) -> Claim:
     'not yet measured'
     """
     text = "Over the seeds, OT's VGG-14 is more accurate than NS's."
-    gains = {name: list(map(_gain, those)) for name, those in _found(records).items()}
-    evidence = [f"{name}: {averaged(one, 'seed')}" for name, one in gains.items()]
-    judged = on_average_above({_on(name): one for name, one in gains.items()})
+    gains = {data: list(map(_gain, those)) for data, those in _found(records).items()}
+    evidence = [f"{DATA_NAMES[data]}: {averaged(one, 'seed')}{_too_few(one)}" for data, one in gains.items()]
+    judged = {subject(data, MODEL): fmean(one) > 0 if len(one) >= ENOUGH else None for data, one in gains.items()}
     return Claim("over seeds, OT above NS", text, judged, listed(evidence), ROW, _asked())
 
 
-def _on(name: str) -> str:
-    return f"{MODEL_NAMES[MODEL]} on {name}"
-
-
 def _asked() -> tuple[str, ...]:
-    return tuple(map(_on, DATA_NAMES.values()))
+    return tuple(subject(data, MODEL) for data in DATA_NAMES)
 
 
 def _found(records: Records) -> dict[str, list[Both]]:
     """The seeds that are recorded of both, for each data set that has some."""
-    found = {name: list(_of_both(records, data)) for data, name in DATA_NAMES.items()}
-    return {name: those for name, those in found.items() if those}
+    found = {data: list(_of_both(records, data)) for data in DATA_NAMES}
+    return {data: those for data, those in found.items() if those}
 
 
 def _of_both(records: Records, data: str) -> Iterator[Both]:
@@ -93,4 +93,8 @@ def _is_fair(those: list[Both]) -> bool:
 def _told(those: list[Both]) -> str:
     ours, theirs = _channels(those)
     told = f"{ours:,.0f} channels against {theirs:,.0f}, over {counted(len(those), 'seed')}"
-    return told if _is_fair(those) else f"{told}; with more channels it is not judged"
+    return f"{told}{_too_few(those)}" if _is_fair(those) else f"{told}; with more channels it is not judged"
+
+
+def _too_few(seeds: Sequence[Any]) -> str:
+    return "" if len(seeds) >= ENOUGH else f"; fewer than {ENOUGH} are not judged"

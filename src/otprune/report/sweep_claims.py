@@ -7,10 +7,11 @@ from statistics import fmean
 from otprune.experiments import paper
 from otprune.report.costs import Pair
 from otprune.report.margins import gaps, margins, placed
-from otprune.report.points import counted, subject
+from otprune.report.points import CLASSES, Point, counted, subject
 from otprune.report.verdicts import CLOSE, HIGH_SPARSITY, Claim, averages, listed, on_average_above
 
 ROW = "accuracy-vs-cost"
+GUESSING = 150.0  # percent, over the number of classes
 
 
 def above_slimming(pairs: Sequence[Pair]) -> Claim:
@@ -20,7 +21,7 @@ def above_slimming(pairs: Sequence[Pair]) -> Claim:
     'not yet measured'
     """
     found = _margins(pairs, "finetuned", HIGH_SPARSITY)
-    evidence = _with_what_breaks(found, pairs, "finetuned")
+    evidence = _with_what_breaks(found, pairs, "finetuned", HIGH_SPARSITY)
     text = f"OT is more accurate than NS at high sparsity: from {HIGH_SPARSITY:g} % of the FLOPs pruned on, fine-tuned."
     return Claim("OT above NS at high sparsity", text, on_average_above(found), evidence, ROW, _asked(pairs))
 
@@ -32,7 +33,7 @@ def above_slimming_from_scratch(pairs: Sequence[Pair]) -> Claim:
     'not yet measured'
     """
     found = _margins(pairs, "scratch", HIGH_SPARSITY)
-    evidence = _with_what_breaks(found, pairs, "scratch")
+    evidence = _with_what_breaks(found, pairs, "scratch", HIGH_SPARSITY)
     text = "OT's architectures are better than NS's at high sparsity, too: the same, trained from scratch."
     return Claim("the same, trained from scratch", text, on_average_above(found), evidence, ROW, _asked(pairs))
 
@@ -46,9 +47,10 @@ def above_slimming_by_parameters(pairs: Sequence[Pair]) -> Claim:
     found = _margins(pairs, "finetuned", 0.0, "parameters")
     ahead = {name: sum(value > 0 for value in values) for name, values in found.items()}
     judged = {name: 2 * ahead[name] > len(values) for name, values in found.items()}
-    evidence = [f"{averages({name: values})}; ahead at {ahead[name]}" for name, values in found.items()]
+    ways = {name: f"ahead at {ahead[name]}" for name in found}
+    evidence = _with_what_breaks(found, pairs, "finetuned", 0.0, "parameters", ways)
     text = "In most cases OT is more accurate than NS with as many parameters pruned, fine-tuned."
-    return Claim("OT above NS, by parameters", text, judged, listed(evidence), ROW, _asked(pairs))
+    return Claim("OT above NS, by parameters", text, judged, evidence, ROW, _asked(pairs))
 
 
 def slimming_breaks(pairs: Sequence[Pair]) -> Claim:
@@ -87,10 +89,15 @@ def one_epoch_is_not_enough_for_slimming(pairs: Sequence[Pair]) -> Claim:
     >>> one_epoch_is_not_enough_for_slimming([]).verdict.value
     'not yet measured'
     """
-    gained = {_name(p): [gaps(one, "finetuned", "finetuned_1") for one in (p.ns, p.ot)] for p in pairs}
+    dead = {_name(p): [point for point in p.ns if _is_dead(p, point)] for p in pairs}
+    alive = {_name(p): [point for point in p.ns if point not in dead[_name(p)]] for p in pairs}
+    gained = {_name(p): [gaps(one, "finetuned", "finetuned_1") for one in (alive[_name(p)], p.ot)] for p in pairs}
     found = {name: both for name, both in gained.items() if all(both)}
     judged = {name: fmean(theirs) > fmean(ours) for name, (theirs, ours) in found.items()}
-    evidence = [f"{averages({name: theirs})}; OT {fmean(ours):+.2f}" for name, (theirs, ours) in found.items()]
+    evidence = [
+        f"{averages({name: theirs})}; OT {fmean(ours):+.2f}{_left_out(dead[name])}"
+        for name, (theirs, ours) in found.items()
+    ]
     text = "NS needs the other 39 epochs more than OT does."
     return Claim("NS needs more epochs", text, judged, listed(evidence), ROW, _asked(pairs))
 
@@ -117,7 +124,8 @@ def less_damage(pairs: Sequence[Pair]) -> Claim:
     found = _margins(pairs, "pruned", 0.0)
     text = "Without any training, OT damages a network less than NS does."
     judged, row = on_average_above(found), "without-training"
-    return Claim("OT does less damage than NS", text, judged, averages(found), row, _asked(pairs))
+    evidence = _with_what_breaks(found, pairs, "pruned", 0.0)
+    return Claim("OT does less damage than NS", text, judged, evidence, row, _asked(pairs))
 
 
 def lossless(pairs: Sequence[Pair]) -> Claim:
@@ -158,16 +166,38 @@ def _margins(pairs: Sequence[Pair], stage: str, least: float, kind: str = "flops
     return {name: values for name, values in found.items() if values}
 
 
-def _with_what_breaks(found: Mapping[str, Sequence[float]], pairs: Sequence[Pair], stage: str) -> str:
-    """The averages, and how many of NS's networks among them were kept from breaking."""
-    intact = [replace(p, ns=[one for one in p.ns if not one.emptied]) for p in pairs]
-    broken = sum(map(len, found.values())) - sum(map(len, _margins(intact, stage, HIGH_SPARSITY).values()))
-    if not broken:
-        return averages(found)
-    return (
-        f"{averages(found)}; there NS would have emptied whole layers of {counted(broken, 'network')}, had not one "
-        f"channel of each been kept"
-    )
+def _with_what_breaks(
+    found: Mapping[str, Sequence[float]],
+    pairs: Sequence[Pair],
+    stage: str,
+    least: float,
+    kind: str = "flops",
+    more: Mapping[str, str] | None = None,
+) -> str:
+    """The averages, what more there is to say of each, and how many of NS's networks there would have broken."""
+    intact = _margins([replace(p, ns=[one for one in p.ns if not one.emptied]) for p in pairs], stage, least, kind)
+    parts = []
+    for name, values in found.items():
+        broken = len(values) - len(intact.get(name, ()))
+        told = [averages({name: values}), *([more[name]] if more else [])]
+        if broken:
+            told.append(f"{_of(broken, len(values))} broken by NS: whole layers emptied but for one channel")
+        parts.append(", ".join(told))
+    return listed(parts)
+
+
+def _of(some: int, everything: int) -> str:
+    return "all" if some == everything else str(some)
+
+
+def _is_dead(found: Pair, point: Point) -> bool:
+    """Whether it still guesses after it was fine-tuned."""
+    return point.seeds("finetuned") > 0 and point.accuracy("finetuned").mean < GUESSING / CLASSES[found.data]
+
+
+def _left_out(dead: Sequence[Point]) -> str:
+    guess, are = ("guesses", "is") if len(dead) == 1 else ("guess", "are")
+    return f"; {counted(len(dead), 'network')} of NS that only {guess} {are} left out" if dead else ""
 
 
 def _how_far(networks: Sequence[tuple[float, float]]) -> str:

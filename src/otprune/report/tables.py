@@ -19,7 +19,7 @@ from otprune.report.edge import edge
 from otprune.report.goals import goals
 from otprune.report.markdown import NONE, WHO, difference, markdown_table, percent
 from otprune.report.over_seeds import statistics
-from otprune.report.points import MODEL_NAMES, Point, finetuned, subject
+from otprune.report.points import CLASSES, MODEL_NAMES, Point, finetuned, subject
 
 STAGES = {
     "sparse": "unpruned",
@@ -59,7 +59,7 @@ def unpruned_cost(data: str, model: str) -> Mapping[str, int]:
     14728266
     """
     with torch.device("meta"):
-        network = models.build(model, {"cifar10": 10, "cifar100": 100}[data])
+        network = models.build(model, CLASSES[data])
     return totals(ot.cost(network, torch.zeros(1, 3, 32, 32, device="meta")))
 
 

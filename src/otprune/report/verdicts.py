@@ -8,6 +8,8 @@ from statistics import fmean
 HIGH_SPARSITY = 50.0  # percent of the FLOPs
 CLOSE = 0.5  # points of accuracy
 FEW = 0.05  # of the FLOPs that are left
+ENOUGH = 3  # seeds
+MARKS, WAITING = {True: "✓", False: "✗", None: "–"}, "·"
 ROUNDING = 1.01  # the paper gives costs to two or three digits
 
 
@@ -32,17 +34,17 @@ class Verdict(StrEnum):
 class Claim:
     """A claim in a few words and in full, where it holds, the numbers behind that, and the table or figure to look at.
 
-    `judged` tells of each network, with its data, whether it holds there; `asked` are all those that the paper has it
-    of.
+    `judged` tells of each network, with its data, whether it holds there, or None where what was measured cannot tell;
+    `asked` are all those that the paper has it of.
 
-    >>> claim = Claim("pigs", "Pigs fly.", {"Berta": True}, "", "flights", asked=("Berta", "Emil"))
-    >>> claim.verdict.value, claim.scope, claim.mark("Emil")
-    ('holds', 'on 1 of 2', '·')
+    >>> claim = Claim("pigs", "Pigs fly.", {"Berta": True, "Ida": None}, "", "flights", asked=("Berta", "Emil", "Ida"))
+    >>> claim.verdict.value, claim.scope, claim.mark("Emil"), claim.mark("Ida")
+    ('holds', 'on 1 of 3', '·', '–')
     """
 
     name: str
     text: str
-    judged: Mapping[str, bool]
+    judged: Mapping[str, bool | None]
     evidence: str
     row: str
     asked: Sequence[str]
@@ -50,19 +52,23 @@ class Claim:
     @property
     def verdict(self) -> Verdict:
         """It holds where it holds throughout."""
-        return Verdict.of(list(self.judged.values()))
+        return Verdict.of(self._told)
 
     @property
     def scope(self) -> str:
         """On how many of them, where it is not on all."""
-        measured, asked = len(self.judged), len(self.asked)
-        return f"on {measured} of {asked}" if 0 < measured < asked else ""
+        told, asked = len(self._told), len(self.asked)
+        return f"on {told} of {asked}" if 0 < told < asked else ""
 
     def mark(self, subject: str) -> str:
         """Whether it holds there, as one character; nothing where the paper does not claim it."""
         if subject in self.judged:
-            return "✓" if self.judged[subject] else "✗"
-        return "·" if subject in self.asked else ""
+            return MARKS[self.judged[subject]]
+        return WAITING if subject in self.asked else ""
+
+    @property
+    def _told(self) -> list[bool]:
+        return [holds for holds in self.judged.values() if holds is not None]
 
 
 def averages(found: Mapping[str, Sequence[float]]) -> str:

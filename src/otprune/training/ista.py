@@ -68,7 +68,7 @@ class IstaStep(Step):
 
 
 class IstaRun(Run):
-    """A training by ISTA, resumable like any other.
+    """A training by ISTA, resumable like any other; whatever `penalized` says, it penalizes untied layers alone.
 
     >>> from otprune.training.data import load
     >>> from otprune.models import digits_net

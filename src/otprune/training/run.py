@@ -42,7 +42,7 @@ class Training:
     otherwise each goes by its own share, and the running statistics are the leader's.
 
     `penalized` are the batch norms that the penalty is on: all, or only those whose channels no sum ties to others, as
-    inside the blocks of a residual network.
+    inside the blocks of a residual network. Then only those are pruned, too.
 
     With `target_flops`, a share of the original FLOPs, λ steers itself so that OT keeps that much, starting from `lam`.
 
@@ -89,6 +89,8 @@ class Training:
             raise TrainingError(
                 f"target_flops must lie between 0 and 1, a share of the original FLOPs, not {self.target_flops}"
             )
+        if self.target_flops is not None and self.penalized != "all":
+            raise TrainingError("penalized must be all where target_flops is given: λ is steered by what all can lose")
         if self.target_flops is not None and not (self.lam > 0 and self.rate > 0):
             raise TrainingError("lam and rate must be above 0 where target_flops is given: λ is steered from there")
 
@@ -245,7 +247,8 @@ class Run:
         found = untied(self.model, self._example)
         if not found:
             raise TrainingError(
-                "penalized must be all, not untied: a sum ties the channels of every batch norm of this model"
+                "penalized must be all, not untied: this model has no batch norm but those whose channels a sum ties "
+                "to others"
             )
         return found
 

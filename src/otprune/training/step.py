@@ -87,7 +87,7 @@ class Step:
         self._copied_before: torch.cuda.Event | None = None
 
     def penalize(self, layers: Collection[str]) -> None:
-        """Put the penalty on these batch norms alone; without being told, it is on all of them."""
+        """Put the penalty on these batch norms alone, before images are loaded; otherwise it is on all of them."""
         self._gammas = {id(self.model.get_submodule(name).get_parameter("weight")) for name in layers}
 
     def begin(self, rate: float, lam: float, sums: "EpochSums | None" = None) -> None:

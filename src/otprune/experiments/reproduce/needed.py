@@ -189,6 +189,5 @@ def trained(data: str, model: str, lam: float, seed: int = 0, penalized: Penaliz
     >>> trained("cifar10", "resnet20", 1e-3).training.batch
     125
     """
-    flags = {"model": model, "data": data, "training.lam": lam, "training.seed": seed}
-    flags["training.penalized"] = penalized
+    flags = {"model": model, "data": data, "training.lam": lam, "training.seed": seed, "training.penalized": penalized}
     return resolved(flags, "resnet20" if model == "resnet20" else None)

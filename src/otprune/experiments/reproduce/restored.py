@@ -13,6 +13,7 @@ from torch import nn
 
 import otprune as ot
 from otprune.errors import TrainingError
+from otprune.experiments.bounding import bounds_for
 from otprune.experiments.experiment import Experiment
 from otprune.experiments.folder import PRUNED
 from otprune.experiments.pipeline import Pipeline
@@ -50,7 +51,7 @@ def pruned_alike(model: nn.Module, example: Any, record: Record, round_to: int |
     for layer in layers:
         gamma = model.get_submodule(layer["name"]).get_parameter("weight")
         gamma.data.copy_(alike(layer, record.gammas.get(layer["name"])))
-    bounds = record.experiment.pruning.bounds_of(record.results)
+    bounds = bounds_for(record.experiment, model, example, record.results)
     if round_to is not None:
         bounds["round_to"] = round_to
     return ot.plan(model, example, _rule(record.experiment, layers), **bounds)

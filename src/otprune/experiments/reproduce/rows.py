@@ -5,7 +5,6 @@ import functools
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from otprune.errors import TrainingError
 from otprune.experiments import paper
@@ -97,8 +96,10 @@ def sweep(
     >>> len(sweep("cifar10", "vgg14"))
     7
     """
-    asked: dict[str, Any] = {"scratch": scratch, "finetuned": finetuned, "penalized": penalized}
-    return tuple(pruned(data, model, lam, **asked) for lam in paper.lambdas()[data, model])
+    return tuple(
+        pruned(data, model, lam, scratch=scratch, finetuned=finetuned, penalized=penalized)
+        for lam in paper.lambdas()[data, model]
+    )
 
 
 def sweeps_of_resnet20() -> dict[str, tuple[Needed, ...]]:
@@ -120,8 +121,7 @@ def slimming(data: str, model: str, scratch: bool = False, finetuned: bool = Tru
     1
     """
     lam = paper.slimming_lam(model)
-    asked: dict[str, Any] = {"scratch": scratch, "finetuned": finetuned}
-    return tuple(pruned(data, model, lam, ratio=ratio, **asked) for ratio in RATIOS)
+    return tuple(pruned(data, model, lam, ratio=ratio, scratch=scratch, finetuned=finetuned) for ratio in RATIOS)
 
 
 def ista() -> tuple[Needed, ...]:
@@ -148,11 +148,15 @@ def seeds(data: str, rule: str) -> tuple[Needed, ...]:
 def printed() -> dict[str, str]:
     """The runs whose accuracy the paper gives as a number, by place, and the stage that ends with it.
 
+    The headline's λ is not given, so each of its network's may be the one.
+
     >>> printed()["cifar100/vgg14/lam0-seed0"], printed()["cifar10/vgg14/lam2e-4-seed10"]
     ('train', 'finetune')
     """
-    unpruned = {needed.place: "train" for needed in _baselines()}
-    return unpruned | {needed.place: "finetune" for needed in _statistics()}
+    unpruned = (baseline(data, model) for data, model in paper.baselines())
+    asked = _POINTS["headline"]
+    pruned = (*_statistics(), *sweep(asked["data"], asked["model"]))
+    return {needed.place: "train" for needed in unpruned} | {needed.place: "finetune" for needed in pruned}
 
 
 def towards(goal: paper.Goal) -> tuple[Needed, ...]:

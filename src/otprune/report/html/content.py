@@ -8,6 +8,7 @@ import torch
 
 from otprune import __version__
 from otprune.errors import OtpruneError
+from otprune.experiments.bounding import bounds_for
 from otprune.experiments.choosing import Target
 from otprune.experiments.reproduce.needed import lam_text
 from otprune.report.html.costs import Network, described, with_costs
@@ -71,7 +72,9 @@ def _made(subject: Subject) -> tuple[Network | None, str]:
         return None, NO_GAMMAS
     pruning = subject.experiment.pruning
     try:
-        return with_costs(*network(subject), pruning.delta, pruning.bounds_of(subject.results)), ""
+        model, example = network(subject)
+        bounds = bounds_for(subject.experiment, model, example, subject.results)
+        return with_costs(model, example, pruning.delta, bounds), ""
     except OtpruneError as error:
         return None, str(error)
 

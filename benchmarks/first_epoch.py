@@ -30,6 +30,8 @@ from otprune.training.run import Run
 def main() -> None:
     """Trains one seed after the other, prints each, and adds it to the record where one is asked for."""
     options = parse_options()
+    if options.steps < 1:
+        raise SystemExit(f"--steps must be at least 1, not {options.steps}")
     if options.threads:
         torch.set_num_threads(options.threads)
     data, results = open_data(options.data), recorded(options)

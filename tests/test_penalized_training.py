@@ -1,4 +1,4 @@
-"""A training can leave out the batch norms whose channels sums tie to others: their γ move as without a penalty."""
+"""A training can leave out the batch norms that sums tie to others: their γ move as without a penalty."""
 
 from pathlib import Path
 
@@ -61,7 +61,7 @@ class AllTied(nn.Module):
 
 def test_a_model_without_untied_layers_is_refused_before_it_is_trained() -> None:
     with pytest.raises(
-        TrainingError, match="penalized must be all, not untied: this model has no batch norm but those"
+        TrainingError, match="penalized must be all, not untied: this model has no batch norm that a sum"
     ):
         Run(AllTied(), DIGITS, Training(penalized="untied", augment=False))
     train(Run(AllTied(), DIGITS, Training(epochs=1, augment=False)))
@@ -84,7 +84,7 @@ def test_layers_without_a_penalty_are_not_pruned(tmp_path: Path) -> None:
 
 
 def test_a_budget_that_the_penalty_is_steered_to_is_that_of_all_layers() -> None:
-    with pytest.raises(TrainingError, match="penalized must be all where target_flops is given"):
+    with pytest.raises(TrainingError, match="penalized must be all where a target for FLOPs steers λ"):
         Training(penalized="untied", target_flops=0.5)
 
 

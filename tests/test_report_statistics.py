@@ -80,7 +80,7 @@ def test_rules_are_compared_over_the_seeds_that_both_have(tmp_path: Path) -> Non
     made_records.write(tmp_path, seeds("cifar10", "ns")[1:4], lambda needed: with_accuracy(needed, theirs))
     claim = better_over_seeds(Records(tmp_path))
     assert claim.verdict is Verdict.FAILS and "-1.00 points on average of 3 seeds" in claim.evidence
-    assert claim.scope == "on 1 of 2"
+    assert claim.scope == "(measured on 1 of 2)"
 
 
 def test_seeds_that_began_in_fp32_too_are_told_with_it(tmp_path: Path) -> None:
@@ -131,5 +131,5 @@ def test_fewer_than_three_seeds_are_told_and_not_judged(tmp_path: Path) -> None:
         made_records.write(tmp_path, seeds("cifar100", rule)[:2])
     for claim in (better_over_seeds(Records(tmp_path)), cheaper_over_seeds(Records(tmp_path))):
         assert (
-            claim.verdict is Verdict.OPEN and claim.mark("VGG-14 on CIFAR-100") == "–" and "2 seeds" in claim.evidence
+            claim.verdict is Verdict.OPEN and claim.mark("VGG-14 on CIFAR-100") == "?" and "2 seeds" in claim.evidence
         )

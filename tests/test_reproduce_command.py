@@ -10,8 +10,11 @@ import pytest
 from typer.testing import CliRunner
 
 from otprune.cli import app
-from otprune.experiments.reproduce.rows import rows, seeds, sweep
+from otprune.cli.reproduce import _announced
+from otprune.experiments.reproduce.rows import row, rows, seeds, sweep
+from otprune.experiments.reproduce.running import Workshop
 from tests import made_records
+from tests.small_runs import CPU
 
 
 @pytest.fixture(scope="module")
@@ -61,16 +64,28 @@ def test_only_what_is_like_a_pattern_is_run(all_made: Path, tmp_path: Path) -> N
     flags = ("--results", results, "--figures", tmp_path, "--device", "cpu")
     recorded = reproduce("statistics", *flags, "--only", "cifar10/vgg14/*-seed[0-5]", "--only", "cifar100")
     assert recorded.exit_code == 0 and "2 not run" in recorded.output
-    refused = reproduce("statistics", *flags, "--only", "cifar10/vgg14/lam*-seed1", "--only", "*/resnet20/*")
-    assert (
-        refused.exit_code == 1 and "is like */resnet20/*: its records are in cifar10/vgg14, cifar100" in refused.stderr
-    )
+    assert "nothing to run: 34 of 34 records" in recorded.output  # neither seed 10 nor cifar10 is among them
+    exactly = reproduce("statistics", *flags, "--only", "cifar10/vgg14/lam2e-4-seed1")
+    assert exactly.exit_code == 0 and "nothing to run: 1 of 1 records" in exactly.output
 
 
-def test_a_place_that_nothing_begins_with_is_refused(tmp_path: Path) -> None:
-    done = reproduce("iterative", "--only", "cifar99/vgg14", "--results", tmp_path)
-    assert done.exit_code == 1 and "no record of iterative begins with or is like cifar99/vgg14" in done.stderr
-    assert "cifar10/vgg14" in done.stderr
+@pytest.mark.parametrize("pattern", ["cifar99/vgg14", "cifar1", "", "*/resnet20/*", "cifar10/vgg14/rounds"])
+def test_a_pattern_that_nothing_is_like_is_refused(pattern: str, tmp_path: Path) -> None:
+    done = reproduce("iterative", "--only", "cifar10/vgg14", "--only", pattern, "--results", tmp_path)
+    assert done.exit_code == 1 and f"no record of iterative is in or like '{pattern}'" in done.stderr
+    assert "cifar10/vgg14, with names such as cifar10/vgg14/rounds-ns-scratch-lam1e-4-seed0" in done.stderr
+
+
+def test_what_is_about_to_be_run_is_told(tmp_path: Path) -> None:
+    needs, workshop = list(row("iterative").needs), Workshop(tmp_path / "runs", tmp_path / "results", CPU)
+    assert _announced(needs, workshop, scratch=True).startswith("to run on cpu: 4 of 4 records that ")
+    made_records.write(tmp_path / "results", needs[:3])
+    told = _announced(needs, workshop, scratch=True)
+    assert "1 of 4 records" in told and told.endswith(f"lacks: {needs[3].place}")
+    unscratched = [replace(needed, scratch=True) for needed in sweep("cifar10", "vgg14")]
+    made_records.write(tmp_path / "results", sweep("cifar10", "vgg14"))
+    assert "7 of 7" in _announced(unscratched, workshop, scratch=True)
+    assert _announced(unscratched, workshop, scratch=False).startswith("nothing to run: 7 of 7")
 
 
 @pytest.mark.parametrize(("flags", "what"), [(("--only", "cifar10"), "run"), (("--draw-only",), "draw")])

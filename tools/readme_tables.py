@@ -29,8 +29,9 @@ def filled(readme: str, results: Path) -> str:
     _, end, after = rest.partition(END)
     if not (begin and end):
         sys.exit(f"README.md has lost its marks {BEGIN} and {END}: put them back around the results")
-    records = sorted((results / "cifar10" / "vgg14").glob("lam[1-9]*-seed0.json"))
-    sections = [cifar10([read(path) for path in records])] if records else []
+    folder = results / "cifar10" / "vgg14"
+    first, everyone = ([*map(read, sorted(folder.glob(f"lam[1-9]*-seed{seed}.json")))] for seed in ("0", "*"))
+    sections = [cifar10(first, everyone)] if first else []
     sections += [
         text for text in (chosen(results), train_step(results), latency(results), latency_on_a_gpu(results)) if text
     ]
@@ -38,19 +39,25 @@ def filled(readme: str, results: Path) -> str:
     return "\n".join([before + BEGIN, "\n\n".join(sections), END + after])
 
 
-def cifar10(records: list[Record]) -> str:
-    """The paper's VGG-14 on CIFAR-10: accuracy after every stage, for every λ there is a record of."""
+def cifar10(records: list[Record], everyone: list[Record]) -> str:
+    """The paper's VGG-14 on CIFAR-10: accuracy after every stage, for every λ there is a record of.
+
+    `everyone` are the records of all seeds: what is lost at worst is lost by one of them.
+    """
     records = sorted(records, key=lambda record: record["experiment"]["training"]["lam"])
     table = markdown_table(
         ("λ", "unpruned", "pruned", "+ recalibrated", "+ 1 epoch", "+ 40 epochs", "FLOPs", "parameters"),
         [_cifar10_row(record) for record in records],
     )
     before = records[0]["results"]["cost_before"]
-    lost = max(r["results"]["accuracy_sparse"] - r["results"]["accuracy_recalibrated"] for r in records)
+    lost = [
+        max(one["results"]["accuracy_sparse"] - one["results"]["accuracy_recalibrated"] for one in those)
+        for those in (records, everyone)
+    ]
     return (
         "**`otprune sweep --model vgg14 --data cifar10`**: the paper's VGG-14 on CIFAR-10, 160 epochs with L1, pruned "
-        f"by OT. Recalibrated, without any training, no pruned network is more than {100 * lost:.2f} points below the "
-        "one it was made from.\n\n"
+        f"by OT. Recalibrated, without any training, none of these networks is more than {100 * lost[0]:.2f} points "
+        f"below the one it was made from; with all seeds it is {100 * lost[1]:.2f}, of {len(everyone)} networks.\n\n"
         f"{table}\n\nTest accuracy of the last checkpoint, one seed each; unpruned {before['flops']:,} FLOPs and "
         f"{before['parameters']:,} parameters; {measured_with(records[0]['provenance'])}."
     )

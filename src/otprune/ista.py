@@ -56,7 +56,9 @@ def layer_penalties(model: nn.Module, example: Any) -> dict[str, float]:
 
 
 def untied(model: nn.Module, example: Any) -> list[str]:
-    """The batch norms whose channels no sum ties to those of another: Ye et al. prune these alone in residual networks.
+    """The batch norms that no sum or product ties to another: Ye et al. prune these alone in residual networks.
+
+    One of which some channels are tied counts as tied.
 
     >>> from otprune.models import resnet20
     >>> untied(resnet20(), torch.zeros(1, 3, 32, 32))[:2]
@@ -70,7 +72,7 @@ def untied(model: nn.Module, example: Any) -> list[str]:
 
 
 def tied(model: nn.Module, example: Any) -> list[str]:
-    """The other batch norms, whose channels a sum ties to those of another.
+    """The other batch norms, which a sum or product ties to another.
 
     >>> from otprune.models import resnet20
     >>> tied(resnet20(), torch.zeros(1, 3, 32, 32))[:2]

@@ -19,13 +19,14 @@ from otprune.experiments import stages
 from otprune.experiments.reporting import Several
 from otprune.experiments.reproduce.made_images import run_on_made_images
 from otprune.experiments.reproduce.needed import Needed
-from otprune.experiments.reproduce.records import Records
+from otprune.experiments.reproduce.records import SCRATCH_LACKS, Records
 from otprune.experiments.reproduce.rows import Row, printed, row, rows
 from otprune.experiments.reproduce.running import Workshop, run_missing
 from otprune.experiments.reproduce.watching import Watching
 from otprune.training.loop import chosen_device
 
 ILSVRC = "ilsvrc"
+SHOWN = 4
 Shown = Annotated[str | None, typer.Argument(help="A table or figure of the paper; without one, all are listed.")]
 
 
@@ -38,8 +39,8 @@ def reproduce(
     only: Annotated[
         list[str] | None,
         typer.Option(
-            help="Run only records whose place begins like this, cifar10/vgg14, or is like this, '*/lam2e-4-seed[67]'. "
-            "Can be given several times.",
+            help="Run only the records in this folder, cifar10/vgg14, or with names like this, '*/lam2e-4-seed[67]'; "
+            "quote patterns. Can be given several times.",
             rich_help_panel=RUN,
         ),
     ] = None,
@@ -63,7 +64,7 @@ def reproduce(
             screen.print(_listed(Records(results)))
             return
         asked = row(name)
-        needs = _chosen(asked, only or [""])
+        needs = _chosen(asked, only)
         if not draw_only:
             if asked.name == ILSVRC or any(map(Records(results).lacks, needs)):
                 require_target(results / f"{asked.name}.json")  # as any that is written there
@@ -72,27 +73,46 @@ def reproduce(
         _draw(asked, results, figures, screen)
 
 
-def _chosen(asked: Row, only: Sequence[str]) -> list[Needed]:
-    """The records whose place begins or is like one of these."""
+def _chosen(asked: Row, only: Sequence[str] | None) -> list[Needed]:
+    """The records in one of these folders, or with names like one of these."""
+    if only is None:
+        return list(asked.needs)
     for pattern in only:
-        if pattern and not any(_is_like(needed, pattern) for needed in asked.needs):
-            pairs = dict.fromkeys(needed.place.rpartition("/")[0] for needed in asked.needs)
-            there = f"its records are in {', '.join(pairs)}" if pairs else "it has no records of runs"
-            raise TrainingError(f"no record of {asked.name} begins with or is like {pattern}: {there}")
+        if not any(_is_like(needed, pattern) for needed in asked.needs):
+            raise TrainingError(f"no record of {asked.name} is in or like {pattern!r}: {_there(asked)}")
     return [needed for needed in asked.needs if any(_is_like(needed, pattern) for pattern in only)]
 
 
 def _is_like(needed: Needed, pattern: str) -> bool:
-    return needed.place.startswith(pattern) or fnmatchcase(needed.place, pattern)
+    folder, _, _ = needed.place.rpartition("/")
+    return f"{folder}/".startswith(f"{pattern.rstrip('/')}/") or fnmatchcase(needed.place, pattern)
+
+
+def _there(asked: Row) -> str:
+    if not asked.needs:
+        return "it has no records of runs"
+    folders = dict.fromkeys(needed.place.rpartition("/")[0] for needed in asked.needs)
+    return f"its records are in {', '.join(folders)}, with names such as {asked.needs[-1].place}"
 
 
 def _run(asked: Row, needs: Sequence[Needed], scratch: bool, workshop: Workshop, screen: Console) -> None:
     with reports(screen) as report, downloads(screen) as downloading:
         workshop.report = Several(report, Watching(workshop.runs, printed()))
         workshop.downloading = downloading
+        screen.print(_announced(needs, workshop, scratch), markup=False, highlight=False, soft_wrap=True)
         if asked.name == ILSVRC:
             run_on_made_images(workshop)
         run_missing(needs, workshop, scratch)
+
+
+def _announced(needs: Sequence[Needed], workshop: Workshop, scratch: bool) -> str:
+    """What is about to be run, before hours are spent on it."""
+    there = Records(workshop.results)
+    lacking = [needed for needed in needs if there.lacks(needed) not in (("",) if scratch else ("", SCRATCH_LACKS))]
+    if not lacking:
+        return f"nothing to run: {len(needs)} of {len(needs)} records are in {workshop.results}"
+    names = ", ".join(needed.place for needed in lacking[:SHOWN]) + (", …" if len(lacking) > SHOWN else "")
+    return f"to run on {workshop.device}: {len(lacking)} of {len(needs)} records that {workshop.results} lacks: {names}"
 
 
 def _draw(asked: Row, results: Path, figures: Path, screen: Console) -> None:

@@ -24,7 +24,8 @@ MEANINGS = {
     "training.weight_decay": "Weight decay of every parameter.",
     "training.label_smoothing": "Share of each label that is spread over all classes.",
     "training.proximal": "Apply the penalty as a soft threshold after each step, instead of by its gradient.",
-    "training.penalized": "Batch norms to penalize and prune: all, or only those whose channels no sum ties to others.",
+    "training.penalized": "Batch norms to penalize and prune: all, or only those that nothing ties to another, as "
+    "inside residual blocks; otprune inspect shows ties.",
     "training.augment": "Crop and mirror training images at random.",
     "training.cutout": "Side of a square to blank at a random place of every training image, in pixels.",
     "training.sync_batch_norm": "Let batch norms of several processes go by the whole batch, not by the share of each.",

@@ -19,6 +19,7 @@ from otprune.report.seed_claims import better_over_seeds, cheaper_over_seeds
 from otprune.report.verdicts import CLOSE, FEW, ROUNDING, Claim, averages, listed, on_average_above
 
 VGG = subject("cifar10", "vgg14")
+BETWEEN = " between two of its networks"
 RESIDUAL = ("resnet20", "resnet50")
 
 
@@ -194,7 +195,8 @@ def _compared_losses(name: str, text: str, records: Records, theirs: Sequence[Pl
     x, y = zip(*line, strict=True)
     inside = [(share, lost, float(np.interp(share, x, y))) for share, lost in theirs if share <= x[-1]]
     evidence = [
-        f"{max(share, x[0]):.0f} % of the parameters gone: {ours:.2f} points; theirs {lost:.2f} at {share:.0f} %"
+        f"{max(share, x[0]):.0f} % of the parameters gone: {ours:.2f} points{BETWEEN if share > x[0] else ''}; theirs "
+        f"{lost:.2f} at {share:.0f} %"
         for share, lost, ours in inside
     ]
     if len(inside) < len(theirs):

@@ -5,11 +5,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from otprune.experiments.reproduce.records import Record, Records
-from otprune.experiments.reproduce.rows import Row, rows
+from otprune.experiments.reproduce.rows import PAIRS, Row, rows, sweep
 from otprune.report.claims import claims
 from otprune.report.figures import FIGURES
 from otprune.report.markdown import NONE, markdown_table, measured_with
-from otprune.report.points import counted
+from otprune.report.points import counted, subject
 from otprune.report.scoreboard import NAME as SCOREBOARD
 from otprune.report.tables import TABLES
 from otprune.report.verdicts import Verdict
@@ -17,10 +17,11 @@ from otprune.report.verdicts import Verdict
 INTRODUCTION = """\
 # The paper, reproduced
 
-Everything on this page is made from the records under [results/](../results) by `make reproduction`; no number is
-typed. `otprune reproduce NAME` runs what has no record yet and draws what is there; `otprune reproduce` lists all.
-Accuracy is that of the last checkpoint on the test images. FLOPs are counted as the paper counts them. NS is Network
-Slimming, OT is Optimal Thresholding; pruned networks have no masks, their channels are gone."""
+All tables, figures and verdicts on this page are made from the records under [results/](../results) by `make
+reproduction`; the remarks below them are written by hand. `otprune reproduce NAME` runs what has no record yet and
+draws what is there; `otprune reproduce` lists all. Accuracy is that of the last checkpoint on the test images. FLOPs
+are counted as the paper counts them. NS is Network Slimming, OT is Optimal Thresholding; pruned networks have no masks,
+their channels are gone."""
 BOLD = "Bold differences lie outside the paper's spread (one standard deviation)."
 
 
@@ -59,13 +60,20 @@ def _claims(records: Records) -> Iterator[str]:
     counts = Counter(claim.verdict for claim in found)
     yield "## Which claims hold here"
     yield (
-        f"Of {len(found)} claims {counts[Verdict.HOLDS]} hold in all that was measured, {counts[Verdict.FAILS]} do "
-        f"not, and {counts[Verdict.OPEN]} are not measured yet."
+        f"Of {len(found)} claims, {sum(claim.is_new for claim in found)} of them new and not the paper's, "
+        f"{counts[Verdict.HOLDS]} hold in all that was measured, {counts[Verdict.FAILS]} do not, and "
+        f"{counts[Verdict.OPEN]} are not measured yet.{_not_run(records)}"
     )
     yield from _shown(SCOREBOARD, records)
     yield "## What was measured of each claim"
     lines = [(c.text, f"**{c.verdict}** {c.scope}".strip(), c.evidence or NONE, f"[{c.row}](#{c.row})") for c in found]
     yield markdown_table(("claim", "here", "measured", "see"), lines, texts=4)
+
+
+def _not_run(records: Records) -> str:
+    """The networks whose sweeps are still to be run as a whole."""
+    waiting = [subject(data, model) for data, model in PAIRS if not any(map(records.find, sweep(data, model)))]
+    return f" By the paper's recipe, nothing was run yet of {', '.join(waiting)}." if waiting else ""
 
 
 def _shown(name: str, records: Records) -> Iterator[str]:

@@ -18,7 +18,8 @@ from otprune.report.points import DATA_NAMES, spread, subject
 HEADER = ("which epoch", "seeds", "paper", "the last", "all on average", "the best on the test images", "picking adds")
 EXPLAINED = (
     "In this table alone the test images choose: the best of the epochs at the rate that a run ends with, each of "
-    "which was measured. Seeds that were measured after the last epoch only are left out."
+    "which was measured. What picking adds is told over the average of them, since the last may be a lucky or an "
+    "unlucky one. Seeds that were measured after the last epoch only are left out."
 )
 HISTORY = {"train": "training", "finetune": "finetuning"}
 

@@ -18,7 +18,7 @@ NAME = "claims"
 SUBJECTS = tuple(subject(data, model) for data, model in (*PAIRS, ("cifar10", "resnet20")))
 COLOURS = {MARKS[True]: BASELINE, MARKS[False]: NS, MARKS[None]: FAINT, WAITING: FAINT}
 CAPTION = (
-    "Where each claim holds (✓), where it does not (✗), where what was measured cannot tell (–), and where it waits "
+    "Where each claim holds (✓), where it does not (✗), where what was measured cannot tell (?), and where it waits "
     "for its runs (·); elsewhere the paper does not claim it."
 )
 
@@ -36,7 +36,7 @@ def scoreboard(records: Records) -> Iterator[Sketch]:
 
 
 def _board(found: Sequence[Claim]) -> "Figure":
-    drawn, axes = figure("Which claims of the paper hold here", 1, 1, (8.6, 0.27 * len(found) + 1.1))
+    drawn, axes = figure("Which claims hold here", 1, 1, (8.6, 0.27 * len(found) + 1.1))
     ax = axes[0, 0]
     ax.set_axis_off()
     ax.set_xlim(-3.6, len(SUBJECTS) - 0.5)

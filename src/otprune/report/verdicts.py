@@ -8,8 +8,9 @@ from statistics import fmean
 HIGH_SPARSITY = 50.0  # percent of the FLOPs
 CLOSE = 0.5  # points of accuracy
 FEW = 0.05  # of the FLOPs that are left
+NEW = "New: "
 ENOUGH = 3  # seeds
-MARKS, WAITING = {True: "✓", False: "✗", None: "–"}, "·"
+MARKS, WAITING = {True: "✓", False: "✗", None: "?"}, "·"
 ROUNDING = 1.01  # the paper gives costs to two or three digits
 
 
@@ -39,7 +40,7 @@ class Claim:
 
     >>> claim = Claim("pigs", "Pigs fly.", {"Berta": True, "Ida": None}, "", "flights", asked=("Berta", "Emil", "Ida"))
     >>> claim.verdict.value, claim.scope, claim.mark("Emil"), claim.mark("Ida")
-    ('holds', 'on 1 of 3', '·', '–')
+    ('holds', '(measured on 1 of 3)', '·', '?')
     """
 
     name: str
@@ -58,7 +59,12 @@ class Claim:
     def scope(self) -> str:
         """On how many of them, where it is not on all."""
         told, asked = len(self._told), len(self.asked)
-        return f"on {told} of {asked}" if 0 < told < asked else ""
+        return f"(measured on {told} of {asked})" if 0 < told < asked else ""
+
+    @property
+    def is_new(self) -> bool:
+        """Whether it is this project's own."""
+        return self.name.startswith(NEW)
 
     def mark(self, subject: str) -> str:
         """Whether it holds there, as one character; nothing where the paper does not claim it."""

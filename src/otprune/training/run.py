@@ -41,8 +41,8 @@ class Training:
     `batch` is what all processes of a group have together. With `sync_batch_norm` their batch norms go by all of it;
     otherwise each goes by its own share, and the running statistics are the leader's.
 
-    `penalized` are the batch norms that the penalty is on: all, or only those whose channels no sum ties to others, as
-    inside the blocks of a residual network. Then only those are pruned, too.
+    `penalized` are the batch norms that the penalty is on: all, or only those that no sum or product ties to another,
+    as inside the blocks of a residual network. Then only those are pruned, too.
 
     With `target_flops`, a share of the original FLOPs, λ steers itself so that OT keeps that much, starting from `lam`.
 
@@ -90,7 +90,7 @@ class Training:
                 f"target_flops must lie between 0 and 1, a share of the original FLOPs, not {self.target_flops}"
             )
         if self.target_flops is not None and self.penalized != "all":
-            raise TrainingError("penalized must be all where target_flops is given: λ is steered by what all can lose")
+            raise TrainingError("penalized must be all where a target for FLOPs steers λ: it goes by all batch norms")
         if self.target_flops is not None and not (self.lam > 0 and self.rate > 0):
             raise TrainingError("lam and rate must be above 0 where target_flops is given: λ is steered from there")
 
@@ -239,7 +239,7 @@ class Run:
         group = distributed.current()
         synchronized = self.training.sync_batch_norm
         step = Step(*given) if group is None else GroupStep(*given, group=group, synchronized=synchronized)
-        if self.training.penalized == "untied":
+        if self.training.penalized == "untied" and self.training.lam:
             step.penalize(self._untied())
         return step
 
@@ -247,8 +247,8 @@ class Run:
         found = untied(self.model, self._example)
         if not found:
             raise TrainingError(
-                "penalized must be all, not untied: this model has no batch norm but those whose channels a sum ties "
-                "to others"
+                "penalized must be all, not untied: this model has no batch norm that a sum or product does not tie to "
+                "another"
             )
         return found
 

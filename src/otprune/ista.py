@@ -56,9 +56,7 @@ def layer_penalties(model: nn.Module, example: Any) -> dict[str, float]:
 
 
 def untied(model: nn.Module, example: Any) -> list[str]:
-    """The batch norms that no sum or product ties to another: Ye et al. prune these alone in residual networks.
-
-    One of which some channels are tied counts as tied.
+    """The batch norms whose channels no sum ties to those of another: Ye et al. prune these alone in residual networks.
 
     >>> from otprune.models import resnet20
     >>> untied(resnet20(), torch.zeros(1, 3, 32, 32))[:2]
@@ -69,17 +67,6 @@ def untied(model: nn.Module, example: Any) -> list[str]:
     written = {name: set(classes[node.writes].tolist()) for name, node in graph.batch_norms.items()}
     shared = Counter(channel for channels in written.values() for channel in channels)
     return [name for name, channels in written.items() if all(shared[channel] == 1 for channel in channels)]
-
-
-def tied(model: nn.Module, example: Any) -> list[str]:
-    """The other batch norms, which a sum or product ties to another.
-
-    >>> from otprune.models import resnet20
-    >>> tied(resnet20(), torch.zeros(1, 3, 32, 32))[:2]
-    ['bn', 'blocks.0.bn2']
-    """
-    alone = set(untied(model, example))
-    return [name for name in trace(model, example).batch_norms if name not in alone]
 
 
 def rescale(model: nn.Module, example: Any, alpha: float, layers: Collection[str] | None = None) -> list[str]:

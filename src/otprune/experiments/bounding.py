@@ -5,8 +5,9 @@ from typing import Any
 
 from torch import nn
 
+from otprune.channels.trace import trace
 from otprune.experiments.experiment import Bounds, Experiment
-from otprune.ista import tied
+from otprune.ista import untied
 
 
 def bounds_for(
@@ -25,5 +26,6 @@ def bounds_for(
     """
     bounds = experiment.pruning.bounds_of(results or {})
     if experiment.training.penalized == "untied":
-        bounds["ignore"] = tied(model, example)
+        alone = untied(model, example)
+        bounds["ignore"] = [name for name in trace(model, example).batch_norms if name not in alone]
     return bounds

@@ -80,6 +80,8 @@ def test_layers_without_a_penalty_are_not_pruned(tmp_path: Path) -> None:
     inside = set(untied(digits_net(), EXAMPLE))
     assert inside and {name for name, layer in layers.items() if layer["kept"] < layer["channels"]} == inside
     assert all(layers[name]["kept"] == layers[name]["channels"] - 3 for name in inside)
+    (told,) = (line for line in pipeline.results["remarks"] if "neither penalized nor pruned" in line)
+    assert told.startswith(f"{len(layers) - len(inside)} of {len(layers)} batch norms") and "blocks.0.bn2" in told
     assert experiment.finetune_training().penalized == experiment.scratch_training(2, 1).penalized == "all"
 
 

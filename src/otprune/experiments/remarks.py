@@ -1,10 +1,11 @@
-"""What a user should know of a pruning that did not come out as asked."""
+"""What a user should know of a pruning: what was left alone, and what did not come out as asked."""
 
 from collections.abc import Iterator
 
 from otprune.experiments.experiment import Experiment
 from otprune.plan import PruningPlan
 
+SHOWN = 3  # of the layers left alone
 FAR_OFF = 0.05  # of the share that λ was to steer to
 
 
@@ -23,7 +24,18 @@ def remarks(experiment: Experiment, plan: PruningPlan, flops: float) -> list[str
     no channel was negligible: train longer or with a larger --lam, or prune with --flops
     """
     chosen = experiment.pruning.target is not None or plan.rule["rule"] != "OptimalThreshold"
-    return list(_rounded_back(experiment, plan)) + ([] if chosen else list(_found(experiment, plan, flops)))
+    always = [*_left_alone(experiment, plan), *_rounded_back(experiment, plan)]
+    return always + ([] if chosen else list(_found(experiment, plan, flops)))
+
+
+def _left_alone(experiment: Experiment, plan: PruningPlan) -> Iterator[str]:
+    names = [layer.name for layer in plan.layers if layer.threshold == 0]  # nothing is below that
+    if experiment.training.penalized == "untied" and names:
+        more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+        yield (
+            f"{len(names)} of {len(plan.layers)} batch norms are tied to another and were neither penalized nor "
+            f"pruned: {', '.join(names[:SHOWN])}{more}"
+        )
 
 
 def _rounded_back(experiment: Experiment, plan: PruningPlan) -> Iterator[str]:

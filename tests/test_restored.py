@@ -11,7 +11,7 @@ from otprune.experiments.reproduce.records import Record, Records
 from otprune.experiments.reproduce.restored import pruned_alike
 from otprune.experiments.stages import totals
 from otprune.models.building import build_model
-from otprune.report.html.subjects import CLASSES
+from otprune.report.points import CLASSES
 from tests.long_runs import ROOT
 
 RECORDED = [

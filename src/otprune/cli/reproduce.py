@@ -19,7 +19,7 @@ from otprune.experiments import stages
 from otprune.experiments.reporting import Several
 from otprune.experiments.reproduce.made_images import run_on_made_images
 from otprune.experiments.reproduce.needed import Needed
-from otprune.experiments.reproduce.records import SCRATCH_LACKS, Records
+from otprune.experiments.reproduce.records import Records
 from otprune.experiments.reproduce.rows import Row, printed, row, rows
 from otprune.experiments.reproduce.running import Workshop, run_missing
 from otprune.experiments.reproduce.watching import Watching
@@ -66,7 +66,7 @@ def reproduce(
         asked = row(name)
         needs = _chosen(asked, only)
         if not draw_only:
-            if asked.name == ILSVRC or any(map(Records(results).lacks, needs)):
+            if asked.name == ILSVRC or Records(results).lacking(needs):
                 require_target(results / f"{asked.name}.json")  # as any that is written there
             _run(asked, needs, scratch, Workshop(out, results, chosen_device(device), together=together), screen)
         screen.print(_listed(Records(results), [asked]))
@@ -107,8 +107,7 @@ def _run(asked: Row, needs: Sequence[Needed], scratch: bool, workshop: Workshop,
 
 def _announced(needs: Sequence[Needed], workshop: Workshop, scratch: bool) -> str:
     """What is about to be run, before hours are spent on it."""
-    there = Records(workshop.results)
-    lacking = [needed for needed in needs if there.lacks(needed) not in (("",) if scratch else ("", SCRATCH_LACKS))]
+    lacking = Records(workshop.results).lacking(needs, scratch)
     if not lacking:
         return f"nothing to run: {len(needs)} of {len(needs)} records are in {workshop.results}"
     names = ", ".join(needed.place for needed in lacking[:SHOWN]) + (", …" if len(lacking) > SHOWN else "")

@@ -153,8 +153,8 @@ class Trials:
 
     def _try(self, shift: float) -> Trial:
         rule = Shifted(self.rule, shift) if shift else self.rule
-        bounds: dict[str, Any] = {"max_ratio": self.max_ratio, "round_to": self.round_to, "ignore": self.ignore}
-        plan = ot.plan(self.model, self.example, rule, **bounds)
+        model, example = self.model, self.example
+        plan = ot.plan(model, example, rule, ignore=self.ignore, round_to=self.round_to, max_ratio=self.max_ratio)
         for trial in self.tried:
             if (trial.plan.cuts, trial.plan.removed, trial.plan.masked) == (plan.cuts, plan.removed, plan.masked):
                 return trial

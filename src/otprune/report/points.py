@@ -19,7 +19,7 @@ MODEL_NAMES = {
     "preresnet50": "PreResNet-50",
 }
 DATA_NAMES = {"cifar10": "CIFAR-10", "cifar100": "CIFAR-100"}
-CLASSES = {"cifar10": 10, "cifar100": 100}
+CLASSES = {"digits": 10, "cifar10": 10, "cifar100": 100}
 ACCURACIES = ("sparse", "pruned", "recalibrated", "finetuned_1", "finetuned", "scratch")
 
 

@@ -122,6 +122,11 @@ class Records:
             return "not fine-tuned"
         return SCRATCH_LACKS if needed.scratch and "accuracy_scratch" not in record.results else ""
 
+    def lacking(self, needs: Iterable[Needed], scratch: bool = True) -> list[Needed]:
+        """Those of which something is missing; without `scratch`, training from scratch does not count."""
+        enough = ("",) if scratch else ("", SCRATCH_LACKS)
+        return [needed for needed in needs if self.lacks(needed) not in enough]
+
     def of_any_seed(self, needed: Needed) -> Sequence[Record]:
         """The records of the needed training and pruning, whatever the seed, at its own thresholds or shifted ones."""
         return self._by_experiment.get(_of_no_seed(needed.experiment), [])

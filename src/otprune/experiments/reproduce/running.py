@@ -72,7 +72,8 @@ def run_missing(needs: Sequence[Needed], workshop: Workshop, scratch: bool = Tru
 
     >>> run_missing([], Workshop(Path("runs"), Path("results"), torch.device("cpu")))
     """
-    missing = [_of_a_free_seed(needed, workshop) for needed in needs if _is_unrecorded(needed, workshop)]
+    lacking = Records(workshop.results).lacking(needs, scratch=False)
+    missing = [_of_a_free_seed(needed, workshop) for needed in lacking]
     groups: dict[str, list[Needed]] = {}
     for needed in {needed.place: needed for needed in missing if needed.kind is not Kind.ISTA}.values():
         groups.setdefault(needed.trained_at, []).append(needed)
@@ -81,10 +82,6 @@ def run_missing(needs: Sequence[Needed], workshop: Workshop, scratch: bool = Tru
     _run_ista([needed for needed in missing if needed.kind is Kind.ISTA], workshop)
     if scratch:
         _train_from_scratch(needs, workshop)
-
-
-def _is_unrecorded(needed: Needed, workshop: Workshop) -> bool:
-    return Records(workshop.results).lacks(needed) not in ("", SCRATCH_LACKS)
 
 
 def _of_a_free_seed(needed: Needed, workshop: Workshop) -> Needed:

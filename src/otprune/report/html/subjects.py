@@ -14,9 +14,8 @@ from otprune.experiments.feeding import DATA
 from otprune.experiments.folder import CONFIGURATION, RECORD, RESULTS, SPARSE, configuration, read_json
 from otprune.experiments.reproduce.records import normalised
 from otprune.experiments.thresholds import FOLDER as CHECK
+from otprune.report.points import CLASSES
 
-# Older records do not say what the classes of their data are.
-CLASSES = {"digits": 10, "cifar10": 10, "cifar100": 100}
 NO_WEIGHTS = "Read from a record, which has no weights: the network was built again with the scaling factors recorded."
 
 
@@ -49,7 +48,7 @@ class Subject:
         """How many classes its data has."""
         if "classes" in self.fed:
             return len(self.fed["classes"])
-        if self.experiment.data in CLASSES:
+        if self.experiment.data in CLASSES:  # older records do not say what the classes of their data are
             return CLASSES[self.experiment.data]
         raise TrainingError(f"{self.place}: does not say how many classes its data has")
 

@@ -5,7 +5,8 @@ rate, λ, the sums of loss and hits. On a GPU the step is compiled and captured 
 replaying it, be the images there a whole epoch or one batch.
 
 There, activations are bf16 and channels-last, and so are the weights that convolutions see: copies of the fp32 weights,
-which the update itself writes. Batch norm keeps its parameters and statistics in fp32.
+which the update itself writes, in wider tensors where a GPU would be slow with them. Batch norm keeps its parameters
+and statistics in fp32.
 """
 
 from collections.abc import Callable, Collection, Iterator
@@ -24,6 +25,7 @@ from otprune.training.compiling import compiled
 from otprune.training.deterministic_layers import refusals_by_layer, train_in_order
 from otprune.training.sgd import LARGE, Optimization, Trained, sgd_in_one_pass, sgd_one_by_one, sgd_together
 from otprune.training.silent_biases import silent_biases
+from otprune.training.wide_convolutions import part_of, widen
 from otprune.training.working_copy import working_copy
 
 WARM_UP_STEPS = 3
@@ -192,7 +194,8 @@ class Step:
 
     def _in_training(self, index: int, gradient: Tensor) -> Trained:
         parameter, seen = self.parameters[index], self._seen[index]
-        follower = None if seen is parameter else seen
+        follower = None if seen is parameter else part_of(seen.detach(), parameter.shape)
+        gradient = part_of(gradient, parameter.shape)
         return Trained(parameter, self.momenta[index], gradient, follower, id(parameter) in self._gammas)
 
     def _trained(self) -> list[int]:
@@ -204,7 +207,7 @@ class Step:
 
     def _copied(self) -> list[tuple[Tensor, Tensor]]:
         pairs = ((self._seen[index], self.parameters[index]) for index in self._trained())
-        return [(copied, parameter) for copied, parameter in pairs if copied is not parameter]
+        return [(part_of(copied, own.shape), own) for copied, own in pairs if copied is not own]
 
     @torch.no_grad()
     def _working_copies_follow(self) -> None:
@@ -223,10 +226,15 @@ class Step:
             self._worker.get_submodule(bias.rpartition(".")[0]).register_parameter("bias", None)
         self._working_copies_follow()
 
+    def _widen_convolutions(self) -> None:
+        wide = widen(self._worker)
+        self._seen = [wide.get(id(seen), seen) for seen in self._seen]
+
     def _capture(self, stream: torch.cuda.Stream) -> None:
         """Warm up on a side stream, record the graph, and take back what the warm-up trained."""
         torch.cuda.synchronize(self.device)
         self._leave_out_silent_biases()
+        self._widen_convolutions()
         state = [*self.parameters, *self.momenta, *self.model.buffers(), self._position, self._steps]
         state += [self._sums, self._failed]
         saved = [tensor.detach().clone() for tensor in state]

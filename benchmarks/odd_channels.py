@@ -1,0 +1,99 @@
+"""Pruned networks in training on a GPU, which is slow with odd numbers of channels: convolutions widened, and not.
+
+Networks are pruned as the recorded runs under results/ were. Each is trained for epochs of made-up images, in turn as
+otprune trains it and with its convolutions left as narrow as they are, beside the unpruned network.
+
+python benchmarks/odd_channels.py --json results/odd_channels.json
+"""
+
+import argparse
+from collections.abc import Callable
+from pathlib import Path
+from statistics import median
+from typing import Any
+from unittest import mock
+
+import torch
+from measuring import in_turn, interval_of_median, write_record
+from torch import nn
+from train_step import epoch_ms, made_images, made_model
+
+import otprune as ot
+from otprune.experiments.reproduce.records import Record, Records
+from otprune.experiments.reproduce.restored import pruned_alike
+from otprune.training.data.images import Dataset
+from otprune.training.run import Run, Training
+
+RESULTS = Path(__file__).parents[1] / "results"
+RECORDED = ("cifar10/vgg14/lam1e-4-seed0", "cifar10/vgg14/lam2e-4-seed0")
+
+
+def main() -> None:
+    """Measures, prints a line for each network, and writes the record where one is asked for."""
+    options = parse_options()
+    if not torch.cuda.is_available():
+        print("there is no GPU here, and nothing is widened elsewhere: nothing to measure")
+        return
+    everything, data, results = Records(RESULTS).all, made_images(options), {}
+    for place in options.records:
+        results[place] = measure(everything[place], data, options)
+        print(line(place, results[place]), flush=True)
+    write_record("odd_channels", options, results)
+
+
+def parse_options() -> argparse.Namespace:
+    """The command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--records", nargs="+", default=list(RECORDED), metavar="RECORD", help="below results/")
+    parser.add_argument("--batch", type=int, default=64)
+    parser.add_argument("--images", type=int, default=12_800, help="of one epoch")
+    parser.add_argument("--repeats", type=int, default=9)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--json", type=Path, help="where to write the record")
+    return parser.parse_args(namespace=argparse.Namespace(device="cuda"))
+
+
+def measure(record: Record, data: Dataset, options: argparse.Namespace) -> dict[str, Any]:
+    """Milliseconds a step of the network as it is trained, of its narrow convolutions, and of the unpruned one."""
+    name = record.experiment.model
+    with mock.patch("otprune.training.step.widen", return_value={}):
+        narrow = timed(restored(record, options), data, options)
+    wide = timed(restored(record, options), data, options)
+    pairs = in_turn(narrow, wide, options.repeats)
+    unpruned = timed(made_model(name, options), data, options)
+    ratios = [before / after for before, after in pairs]
+    return {
+        "narrow_ms": median(before for before, _ in pairs),
+        "wide_ms": median(after for _, after in pairs),
+        "ratio": median(ratios),
+        "ratio_interval": interval_of_median(ratios),
+        "unpruned_ms": median(unpruned() for _ in range(options.repeats)),
+        "pairs_ms": pairs,
+    }
+
+
+def restored(record: Record, options: argparse.Namespace) -> nn.Module:
+    """The network of a record with fresh weights."""
+    model = made_model(record.experiment.model, options)
+    example = torch.zeros(1, 3, 32, 32, device=options.device)
+    return ot.prune(model, pruned_alike(model, example, record))
+
+
+def timed(model: nn.Module, data: Dataset, options: argparse.Namespace) -> Callable[[], float]:
+    """What tells the milliseconds of a step; the step is compiled before."""
+    run = Run(model, data, Training(epochs=10**6, batch=options.batch, seed=options.seed))
+    epoch_ms([run])
+    return lambda: epoch_ms([run])
+
+
+def line(place: str, found: dict[str, Any]) -> str:
+    """The results of one network."""
+    lowest, highest = found["ratio_interval"]
+    return (
+        f"{place}: {found['wide_ms']:.3f} ms a step, narrow {found['narrow_ms']:.3f} ms, {found['ratio']:.2f} times as "
+        f"long ({lowest:.2f} to {highest:.2f}); unpruned {found['unpruned_ms']:.3f} ms"
+    )
+
+
+if __name__ == "__main__":
+    main()

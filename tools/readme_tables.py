@@ -200,7 +200,24 @@ def l1_overhead(record: Record) -> str:
     )
 
 
+def odd_channels(record: Record) -> str:
+    """What pruned networks gain in training on a GPU from wider tensors."""
+    rows = [_widths(place, found) for place, found in record["results"].items()]
+    table = markdown_table(("a training step", "unpruned", "pruned", "as narrow as it is", "ratio"), rows)
+    return (
+        "**`benchmarks/odd_channels.py`**: a pruned network has few layers with a multiple of eight channels, and a "
+        f"GPU is slow with others. otprune trains them in wider tensors, with zeros beside them.\n\n{table}\n\n"
+        f"Medians, the two in turn; {measured_with(record['provenance'])}. {record['remark']}"
+    )
+
+
+def _widths(place: str, found: Record) -> tuple[str, ...]:
+    times = (f"{found[name]:.2f} ms" for name in ("unpruned_ms", "wide_ms", "narrow_ms"))
+    return f"[{place}](results/{place}.json)", *times, f"{found['ratio']:.2f}×"
+
+
 SECTIONS: dict[str, Callable[[Record], str]] = {
+    "odd_channels.json": odd_channels,
     "deployed-vgg14.json": deployed,
     "demo.json": demo,
     "fuzz.json": fuzz,

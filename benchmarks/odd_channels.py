@@ -14,7 +14,7 @@ from typing import Any
 from unittest import mock
 
 import torch
-from measuring import in_turn, interval_of_median, write_record
+from measuring import interval_of_median, write_record
 from torch import nn
 from train_step import epoch_ms, made_images, made_model
 
@@ -54,22 +54,15 @@ def parse_options() -> argparse.Namespace:
 
 
 def measure(record: Record, data: Dataset, options: argparse.Namespace) -> dict[str, Any]:
-    """Milliseconds a step of the network as it is trained, of its narrow convolutions, and of the unpruned one."""
-    name = record.experiment.model
+    """Milliseconds a step of the network as it is trained, not widened, and unpruned, in turn."""
     with mock.patch("otprune.training.step.widen", return_value={}):
         narrow = timed(restored(record, options), data, options)
     wide = timed(restored(record, options), data, options)
-    pairs = in_turn(narrow, wide, options.repeats)
-    unpruned = timed(made_model(name, options), data, options)
-    ratios = [before / after for before, after in pairs]
-    return {
-        "narrow_ms": median(before for before, _ in pairs),
-        "wide_ms": median(after for _, after in pairs),
-        "ratio": median(ratios),
-        "ratio_interval": interval_of_median(ratios),
-        "unpruned_ms": median(unpruned() for _ in range(options.repeats)),
-        "pairs_ms": pairs,
-    }
+    unpruned = timed(made_model(record.experiment.model, options), data, options)
+    rounds = [(narrow(), wide(), unpruned()) for _ in range(options.repeats)]
+    ratios = [before / after for before, after, _ in rounds]
+    medians = dict(zip(("narrow_ms", "wide_ms", "unpruned_ms"), map(median, zip(*rounds, strict=True)), strict=True))
+    return {**medians, "ratio": median(ratios), "ratio_interval": interval_of_median(ratios), "rounds_ms": rounds}
 
 
 def restored(record: Record, options: argparse.Namespace) -> nn.Module:

@@ -203,11 +203,12 @@ def l1_overhead(record: Record) -> str:
 def odd_channels(record: Record) -> str:
     """What pruned networks gain in training on a GPU from wider tensors."""
     rows = [_widths(place, found) for place, found in record["results"].items()]
-    table = markdown_table(("a training step", "unpruned", "pruned", "as narrow as it is", "ratio"), rows)
+    table = markdown_table(("a training step", "unpruned", "pruned", "pruned, not widened", "ratio"), rows)
     return (
-        "**`benchmarks/odd_channels.py`**: a pruned network has few layers with a multiple of eight channels, and a "
-        f"GPU is slow with others. otprune trains them in wider tensors, with zeros beside them.\n\n{table}\n\n"
-        f"Medians, the two in turn; {measured_with(record['provenance'])}. {record['remark']}"
+        "**`benchmarks/odd_channels.py`**: most layers of a pruned network have no multiple of eight channels, and a "
+        f"GPU is slow with those. otprune trains them in wider tensors, with zeros beside them.\n\n{table}\n\n"
+        f"Batch {record['configuration']['batch']}; medians, in turn; {measured_with(record['provenance'])}."
+        + (f" {record['remark']}" if "remark" in record else "")
     )
 
 

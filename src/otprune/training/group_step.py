@@ -7,7 +7,7 @@ processes.
 On GPUs activations are bf16 and updates fp32, as for one process. The forward pass is compiled as torch splits it for
 DistributedDataParallel, so that gradients travel while others are computed. The step is not captured as a CUDA graph,
 and gradients of weights are not computed aside, since they would be sent before they are finished. In bf16, gradients
-are also averaged in bf16.
+are also averaged in bf16. Convolutions are as wide as they are.
 """
 
 from collections.abc import Callable

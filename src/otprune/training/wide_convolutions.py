@@ -2,11 +2,12 @@
 
 Its matrix units read eight numbers of bf16 at once, and kernels for other widths are slower. So the weights lie in
 wider tensors, with zeros beside them. Inputs become as wide in the kernel that writes them, which the compiler sees to,
-and the channels too many of an output are passed over, which costs nothing.
+and the channels too many of an output are passed over by those that read it.
 
 What is computed is the same. Zeros beside a weight stay zeros: no update reaches them.
 """
 
+from collections import Counter
 from typing import Any
 
 import torch
@@ -18,7 +19,13 @@ LIKE_IMAGES = 4  # so few channels are quick to read as they are
 
 
 class WideConv2d(nn.Conv2d):
-    """A convolution whose weight is the first part of a parameter `wide`; `narrow` is how much of it."""
+    """A convolution whose weight is the first part of a parameter `wide`; `narrow` is the shape of that part.
+
+    >>> net = nn.Sequential(nn.Conv2d(8, 5, 1))
+    >>> _ = widen(net)
+    >>> type(net[0]).__name__, net[0].wide.shape[0], net(torch.zeros(1, 8, 2, 2)).shape[1]
+    ('WideConv2d', 8, 5)
+    """
 
     wide: nn.Parameter
     narrow: torch.Size
@@ -39,13 +46,17 @@ class WideConv2d(nn.Conv2d):
 def widen(model: nn.Module) -> dict[int, nn.Parameter]:
     """Turn the convolutions of a model that gain from it into wide ones; by the ids of their weights, the wide weights.
 
+    A weight that something else reads too stays as it is.
+
     >>> net = nn.Sequential(nn.Conv2d(3, 13, 3), nn.Conv2d(13, 16, 3), nn.Conv2d(16, 16, 3))
     >>> [tuple(wide.shape) for wide in widen(net).values()]
     [(16, 3, 3, 3), (16, 16, 3, 3)]
     >>> net[1].weight.shape
     torch.Size([16, 13, 3, 3])
     """
-    found = [module for module in model.modules() if type(module) is nn.Conv2d and _gains(module)]
+    candidates = [module for module in model.modules() if type(module) is nn.Conv2d and _gains(module)]
+    read_by_them, held = Counter(id(module.weight) for module in candidates), _holders(model)
+    found = [module for module in candidates if read_by_them[id(module.weight)] == held[id(module.weight)]]
     weights = {id(module.weight): module.weight for module in found}
     wide = {key: _widened(weight) for key, weight in weights.items()}
     for module in found:
@@ -63,12 +74,15 @@ def part_of(wide: Tensor, shape: torch.Size) -> Tensor:
 
 
 class _First(torch.autograd.Function):
-    """The first channels of images: a slice of them, but with a gradient that keeps the memory order of images."""
+    """The first channels of images, with a gradient in their memory order, which that of a slice is not.
+
+    Not a view of them, or they could not be changed in place. The compiler makes no copy of it.
+    """
 
     @staticmethod
     def forward(ctx: Any, images: Tensor, channels: int) -> Tensor:
         ctx.others = images.shape[-3] - channels
-        return images.narrow(-3, 0, channels)
+        return images.narrow(-3, 0, channels).clone()
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
@@ -79,7 +93,14 @@ def _widened_by(channels: int, images: Tensor) -> Tensor:
     return F.pad(images, (0, 0, 0, 0, 0, channels)) if channels else images
 
 
+def _holders(model: nn.Module) -> Counter[int]:
+    """How many modules have each parameter, by its id."""
+    return Counter(id(parameter) for module in model.modules() for parameter in module._parameters.values())
+
+
 def _gains(convolution: nn.Conv2d) -> bool:
+    if convolution._parameters.get("weight") is None:  # made of others, from call to call
+        return False
     plain = convolution.groups == 1 and convolution.padding_mode == "zeros"
     return plain and _wide_shape(convolution.weight) != convolution.weight.shape[:2]
 

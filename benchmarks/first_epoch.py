@@ -18,6 +18,7 @@ from typing import Any
 import torch
 from measuring import write_record
 
+from otprune import models
 from otprune.experiments import paper
 from otprune.experiments.pipeline import open_data
 from otprune.experiments.reproduce.needed import trained
@@ -30,8 +31,11 @@ from otprune.training.run import Run
 def main() -> None:
     """Trains one seed after the other, prints each, and adds it to the record where one is asked for."""
     options = parse_options()
-    if options.steps < 1:
-        raise SystemExit(f"--steps must be at least 1, not {options.steps}")
+    for name in ("steps", "threads"):
+        if (number := getattr(options, name)) is not None and number < 1:
+            raise SystemExit(f"--{name} must be at least 1, not {number}")
+    if options.device == "cuda" and not torch.cuda.is_available():
+        raise SystemExit("there is no GPU here: use --device cpu")
     if options.threads:
         torch.set_num_threads(options.threads)
     data, results = open_data(options.data), recorded(options)
@@ -48,10 +52,10 @@ def parse_options() -> argparse.Namespace:
     """The command line."""
     table = paper.table("statistics")
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", default="cifar10")
-    parser.add_argument("--model", default=table["model"])
-    parser.add_argument("--lam", type=float, default=table["lam"])
-    parser.add_argument("--seeds", type=int, nargs="+", default=[0])
+    parser.add_argument("--data", choices=("cifar10", "cifar100"), default="cifar10")
+    parser.add_argument("--model", choices=models.names(), default=table["model"])
+    parser.add_argument("--lam", type=float, default=table["lam"], help="of the L1 penalty, by default %(default)s")
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0], help="one training for each, by default of 0")
     parser.add_argument("--steps", type=int, default=10, help="of the first epoch; an epoch of CIFAR has 781")
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--threads", type=int, help="of the CPU")

@@ -134,7 +134,7 @@ def test_the_page_shows_goal_paper_and_every_seed(tmp_path: Path) -> None:
     made_records.write(tmp_path, towards(GOAL), measured((0.94, 0.941, 0.942), WITHIN | {"flops": 103_000_000}))
     text = page(Records(tmp_path), NOWHERE)
     section = text.partition('<a id="best"></a>')[2].partition("## What is missing")[0]
-    assert "## Beyond the paper" in section and "Records: 3 of 9; 6 not run." in section
+    assert "## Beyond the paper" in section and "Records: 3 of 9 complete; 6 not run." in section
     assert (
         "| VGG-14 on CIFAR-10 | at least 94.00 % with at most 105M FLOPs | 93.52 %, 113M FLOPs and 1.16M parameters "
         "| **yes** | fine-tuned | 94.10 ± 0.08 | 104.00, 104.00, 103.00 | 1.10, 1.10, 1.10 | 3 of 3 |"

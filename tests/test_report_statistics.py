@@ -17,7 +17,12 @@ from otprune.report.over_seeds import statistics
 from otprune.report.page import page
 from otprune.report.picking import HISTORY, picking
 from otprune.report.seed_by_seed import seed_by_seed
-from otprune.report.seed_claims import better_over_seeds, cheaper_over_seeds
+from otprune.report.seed_claims import (
+    better_over_seeds,
+    cheaper_over_seeds,
+    less_damage_over_seeds,
+    slimming_breaks_over_seeds,
+)
 from otprune.report.verdicts import Verdict
 from tests import made_records
 from tests.made_records import changed, with_accuracy
@@ -81,6 +86,30 @@ def test_rules_are_compared_over_the_seeds_that_both_have(tmp_path: Path) -> Non
     claim = better_over_seeds(Records(tmp_path))
     assert claim.verdict is Verdict.FAILS and "-1.00 points on average of 3 seeds" in claim.evidence
     assert claim.scope == "(measured on 1 of 2)"
+
+
+def test_slimming_at_the_same_lambda_is_judged_by_what_it_empties_and_damages(tmp_path: Path) -> None:
+    """Its networks of the statistics are pruned further than the paper says it can."""
+
+    def pruned(points: float, emptied: bool = False) -> Callable[[Needed], dict[str, Any]]:
+        def change(results: dict[str, Any]) -> None:
+            results["accuracy_pruned"] = results["accuracy_sparse"] - points / 100
+            results["cost_after"]["flops"] = round(0.4 * results["cost_before"]["flops"])
+            if emptied:
+                results["layers"][3].update(kept=1, negligible=results["layers"][3]["channels"])
+
+        return changed(change)
+
+    made_records.write(tmp_path, seeds("cifar10", "ot")[:3], pruned(5.0))
+    made_records.write(tmp_path, seeds("cifar10", "ns")[:3], pruned(1.0))
+    breaks, damage = (claim(Records(tmp_path)) for claim in (slimming_breaks_over_seeds, less_damage_over_seeds))
+    assert breaks.verdict is Verdict.FAILS and "60.0 % of the FLOPs gone, layers emptied in 0 of 3" in breaks.evidence
+    assert damage.verdict is Verdict.FAILS and "OT loses 5.00 points, NS 1.00, on average of 3 seeds" in damage.evidence
+    made_records.write(tmp_path, seeds("cifar10", "ns")[:3], pruned(9.0, emptied=True))
+    assert slimming_breaks_over_seeds(Records(tmp_path)).verdict is Verdict.HOLDS
+    assert less_damage_over_seeds(Records(tmp_path)).verdict is Verdict.HOLDS
+    made_records.write(tmp_path, seeds("cifar10", "ns")[:1], pruned(9.0))
+    assert slimming_breaks_over_seeds(Records(tmp_path)).verdict is Verdict.FAILS
 
 
 def test_seeds_that_began_in_fp32_too_are_told_with_it(tmp_path: Path) -> None:

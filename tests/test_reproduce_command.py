@@ -1,6 +1,7 @@
 """`otprune reproduce` lists, runs and draws what is asked for, and refuses the rest in one line."""
 
 import json
+import re
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -65,8 +66,9 @@ def test_only_what_is_like_a_pattern_is_run(all_made: Path, tmp_path: Path) -> N
     recorded = reproduce("statistics", *flags, "--only", "cifar10/vgg14/*-seed[0-5]", "--only", "cifar100")
     assert recorded.exit_code == 0 and "2 not run" in recorded.output
     assert "nothing to run: 34 of 34 records" in recorded.output  # neither seed 10 nor cifar10 is among them
-    exactly = reproduce("statistics", *flags, "--only", "cifar10/vgg14/lam2e-4-seed1")
-    assert exactly.exit_code == 0 and "nothing to run: 1 of 1 records" in exactly.output
+    for name in ("cifar10/vgg14/lam2e-4-seed1", "results/cifar10/vgg14/lam2e-4-seed1.json", "./cifar10/*-4-seed1"):
+        exactly = reproduce("statistics", *flags, "--only", name)
+        assert exactly.exit_code == 0 and re.search(r"nothing to run: ([12]) of \1 records", exactly.output)
 
 
 @pytest.mark.parametrize("pattern", ["cifar99/vgg14", "cifar1", "", "*/resnet20/*", "cifar10/vgg14/rounds"])
@@ -86,6 +88,29 @@ def test_what_is_about_to_be_run_is_told(tmp_path: Path) -> None:
     made_records.write(tmp_path / "results", sweep("cifar10", "vgg14"))
     assert "7 of 7" in _announced(unscratched, workshop, scratch=True)
     assert _announced(unscratched, workshop, scratch=False).startswith("nothing to run: 7 of 7")
+
+
+def test_what_needs_no_runs_says_why(all_made: Path, tmp_path: Path) -> None:
+    done = reproduce("edge-latency", "--results", all_made, "--figures", tmp_path, "--device", "cpu")
+    assert done.exit_code == 0 and "0 of 0" not in done.output and "benchmarks/latency.py" in done.output
+
+
+def test_a_folder_that_is_not_there_is_not_drawn_from(tmp_path: Path) -> None:
+    done = reproduce("resnet20", "--draw-only", "--results", tmp_path / "nowhere", "--figures", tmp_path)
+    assert done.exit_code == 1 and "nowhere to draw from" in done.stderr
+
+
+@pytest.mark.parametrize("lost", ["cost_after", "cost_before", "accuracy_finetuned"])
+def test_a_record_that_lost_something_is_refused_by_name(lost: str, tmp_path: Path) -> None:
+    (needed,) = seeds("cifar10", "ot")[:1]
+    record = made_records.record(needed)
+    if lost == "accuracy_finetuned":
+        record["results"][lost] = None
+    else:
+        del record["results"][lost]
+    made_records.write(tmp_path, [needed], lambda _: record)
+    done = reproduce("statistics", "--draw-only", "--results", tmp_path, "--figures", tmp_path)
+    assert done.exit_code == 1 and f"lam2e-4-seed0.json: has lost its {lost}." in done.stderr.replace("\n", "")
 
 
 @pytest.mark.parametrize(("flags", "what"), [(("--only", "cifar10"), "run"), (("--draw-only",), "draw")])

@@ -64,7 +64,9 @@ def reproduce(
             screen.print(_listed(Records(results)))
             return
         asked = row(name)
-        needs = _chosen(asked, only)
+        needs = _chosen(asked, only and [_as_named(pattern) for pattern in only])
+        if draw_only and not results.is_dir():
+            raise TrainingError(f"there is no folder {results} to draw from: name that of the records with --results")
         if not draw_only:
             if asked.name == ILSVRC or Records(results).lacking(needs):
                 require_target(results / f"{asked.name}.json")  # as any that is written there
@@ -83,6 +85,11 @@ def _chosen(asked: Row, only: Sequence[str] | None) -> list[Needed]:
     return [needed for needed in asked.needs if any(_is_like(needed, pattern) for pattern in only)]
 
 
+def _as_named(pattern: str) -> str:
+    """What is copied from a link to a record is as good as its name."""
+    return pattern.removeprefix("./").removeprefix("results/").removesuffix(".json")
+
+
 def _is_like(needed: Needed, pattern: str) -> bool:
     folder, _, _ = needed.place.rpartition("/")
     return f"{folder}/".startswith(f"{pattern.rstrip('/')}/") or fnmatchcase(needed.place, pattern)
@@ -92,14 +99,16 @@ def _there(asked: Row) -> str:
     if not asked.needs:
         return "it has no records of runs"
     folders = dict.fromkeys(needed.place.rpartition("/")[0] for needed in asked.needs)
-    return f"its records are in {', '.join(folders)}, with names such as {asked.needs[-1].place}"
+    names = f"with names such as {asked.needs[-1].place}"
+    return f"its records are in {', '.join(folders)}, {names}; a pattern is for the whole of a name, as '*-seed0' is"
 
 
 def _run(asked: Row, needs: Sequence[Needed], scratch: bool, workshop: Workshop, screen: Console) -> None:
     with reports(screen) as report, downloads(screen) as downloading:
         workshop.report = Several(report, Watching(workshop.runs, printed()))
         workshop.downloading = downloading
-        screen.print(_announced(needs, workshop, scratch), markup=False, highlight=False, soft_wrap=True)
+        told = _announced(needs, workshop, scratch) if needs else asked.remark
+        screen.print(told, markup=False, highlight=False, soft_wrap=True)
         if asked.name == ILSVRC:
             run_on_made_images(workshop)
         run_missing(needs, workshop, scratch)

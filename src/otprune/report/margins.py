@@ -34,6 +34,18 @@ def margins(line: Sequence[Place], others: Sequence[Place], least: float = 0.0) 
     return [float(np.interp(at, x, y)) - value for at, value in others if max(x[0], least) <= at <= x[-1]]
 
 
+def side_by_side(ours: Sequence[Place], theirs: Sequence[Place]) -> list[tuple[float, float, float]]:
+    """Two lines at every network of either that lies in the range of both: the share pruned, and what each has there.
+
+    >>> side_by_side([(40, 1.0), (80, 3.0)], [(20, 0.0), (60, 4.0)])
+    [(40, 1.0, 2.0), (60, 2.0, 4.0)]
+    """
+    (x, y), (u, v) = (tuple(zip(*sorted(line), strict=True)) for line in (ours, theirs))
+    lowest, highest = max(x[0], u[0]), min(x[-1], u[-1])
+    places = sorted({at for at, _ in (*ours, *theirs) if lowest <= at <= highest})
+    return [(at, float(np.interp(at, x, y)), float(np.interp(at, u, v))) for at in places]
+
+
 def gaps(points: Sequence[Point], later: str, earlier: str) -> list[float]:
     """How many points of accuracy each network gains from one stage to another, on average over its seeds.
 

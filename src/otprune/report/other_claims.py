@@ -5,21 +5,23 @@ from functools import partial
 from itertools import pairwise
 from typing import Any
 
-import numpy as np
-
 from otprune.experiments import paper
-from otprune.experiments.reproduce.needed import baseline
+from otprune.experiments.reproduce.needed import baseline, lam_text
 from otprune.experiments.reproduce.records import Record, Records
 from otprune.experiments.reproduce.rows import ista, row, sweep, sweeps_of_resnet20
 from otprune.report.edge import faster_with_little_loss, faster_without_loss
 from otprune.report.goals import goals_are_reached
-from otprune.report.margins import Place, margins, placed
+from otprune.report.margins import Place, margins, placed, side_by_side
 from otprune.report.points import MODEL_NAMES, Point, counted, finetuned, points, subject
-from otprune.report.seed_claims import better_over_seeds, cheaper_over_seeds
-from otprune.report.verdicts import CLOSE, FEW, ROUNDING, Claim, averages, listed, on_average_above
+from otprune.report.seed_claims import (
+    better_over_seeds,
+    cheaper_over_seeds,
+    less_damage_over_seeds,
+    slimming_breaks_over_seeds,
+)
+from otprune.report.verdicts import CLOSE, FEW, NEW, ROUNDING, Claim, averages, listed, on_average_above
 
 VGG = subject("cifar10", "vgg14")
-BETWEEN = " between two of its networks"
 RESIDUAL = ("resnet20", "resnet50")
 
 
@@ -30,10 +32,12 @@ def threshold_at_the_edge(records: Records) -> Claim:
     >>> threshold_at_the_edge(Records(Path("nowhere"))).verdict.value
     'not yet measured'
     """
+    asked = row("threshold-demo").needs[0]
     text = (
-        f"OT's threshold is at the edge: up to it at most {CLOSE:g} points are lost; past it fine-tuning cannot mend."
+        f"In the network of the demo, λ={lam_text(asked.experiment.training.lam)}, OT's threshold is at the edge: up "
+        f"to it at most {CLOSE:g} points are lost; past it fine-tuning cannot mend."
     )
-    name, record = "the threshold is at the edge", records.find(row("threshold-demo").needs[0])
+    name, record = "the threshold is at the edge", records.find(asked)
     if record is None:
         return Claim(name, text, {}, "", "threshold-demo", (VGG,))
     full, at = record.content["accuracy_sparse"], {one["shift"]: one for one in record.content["shifts"]}
@@ -41,7 +45,10 @@ def threshold_at_the_edge(records: Records) -> Claim:
     mended = {shift: 100 * (one["accuracy_finetuned"] - at[0]["accuracy_finetuned"]) for shift, one in at.items()}
     past = {shift: gain for shift, gain in sorted(mended.items()) if shift > 0}
     shifted = ", ".join(f"{gain:+.2f} at {shift:+g}" for shift, gain in past.items())
-    evidence = f"as pruned, up to it {min(before):+.2f} points at worst; past it, fine-tuned: {shifted}"
+    evidence = (
+        f"as pruned, up to it {min(before):+.2f} points at worst; past it, fine-tuned, beside the threshold itself: "
+        f"{shifted}"
+    )
     judged = min(before) >= -CLOSE and all(gain < 0 for gain in past.values())
     return Claim(name, text, {VGG: judged}, evidence, "threshold-demo", (VGG,))
 
@@ -93,11 +100,11 @@ def branches_go(records: Records) -> Claim:
     most = {name: max(one) for name, one in found.items() if one}
     evidence = [f"{name}: of up to {counted(one, 'block')} the whole branch goes" for name, one in most.items()]
     judged = {name: one > 0 for name, one in most.items()}
-    return Claim("whole branches go", text, judged, listed(evidence), "resnet20", tuple(found))
+    return Claim("whole branches can be removed", text, judged, listed(evidence), "resnet20", tuple(found))
 
 
 def loses_less_than_reported(records: Records, way: str = "OT") -> Claim:
-    """At each network that Ye et al. report; where OT removes more than that, its mildest network is compared.
+    """At each network of either that lies in the range of both, on straight lines between networks.
 
     The way is what is penalized, which the paper leaves open: a claim for each.
 
@@ -120,8 +127,8 @@ def loses_less_than_ista(records: Records, way: str = "OT") -> Claim:
     'not yet measured'
     """
     places = _losses(records, finetuned(records, ista()))
-    text = f"ResNet-20: {way} loses less accuracy than our own run of ISTA."
-    return _compared_losses(f"{way} above our ISTA", text, records, places, way)
+    text = f"{NEW}on ResNet-20, {way} loses less accuracy than our own run of ISTA."
+    return _compared_losses(f"{NEW}{way} above our ISTA", text, records, places, way)
 
 
 def headline(records: Records) -> Claim:
@@ -133,7 +140,8 @@ def headline(records: Records) -> Claim:
     """
     asked = paper.table("points")["headline"]
     where = subject(asked["data"], asked["model"])
-    name, text = "the headline network", f"{where}: {_reached(asked['accuracy'], asked)}, by OT, fine-tuned."
+    name = f"the headline: {asked['accuracy']:g} % at {asked['flops'] / 1e6:.0f}M FLOPs"
+    text = f"{where}: {_reached(asked['accuracy'], asked)}, by OT, fine-tuned."
     found = [one for one in _sweep(records, asked["data"], asked["model"]) if "accuracy_finetuned" in one]
     costs = ("flops", "parameters")
     small = [one for one in found if all(one["cost_after"][kind] <= ROUNDING * asked[kind] for kind in costs)]
@@ -162,6 +170,8 @@ OTHER_CLAIMS: tuple[Callable[[Records], Claim], ...] = (
     threshold_at_the_edge,
     cheaper_over_seeds,
     better_over_seeds,
+    slimming_breaks_over_seeds,
+    less_damage_over_seeds,
     rounds_are_stable,
     one_shot_beats_rounds,
     branches_go,
@@ -188,21 +198,16 @@ def _losses(records: Records, found: Sequence[Point]) -> list[Place]:
 
 
 def _compared_losses(name: str, text: str, records: Records, theirs: Sequence[Place], way: str) -> Claim:
-    """Judged where OT reaches as far as all of theirs; where it does not, what it reaches is told."""
+    """Judged where OT reaches as far as theirs; where it does not, what it reaches is told."""
     where, line = subject("cifar10", "resnet20"), _losses(records, finetuned(records, sweeps_of_resnet20()[way]))
     if not line or not theirs:
         return Claim(name, text, {}, "", "resnet20", (where,))
-    x, y = zip(*line, strict=True)
-    inside = [(share, lost, float(np.interp(share, x, y))) for share, lost in theirs if share <= x[-1]]
-    evidence = [
-        f"{max(share, x[0]):.0f} % of the parameters gone: {ours:.2f} points{BETWEEN if share > x[0] else ''}; theirs "
-        f"{lost:.2f} at {share:.0f} %"
-        for share, lost, ours in inside
-    ]
-    if len(inside) < len(theirs):
-        evidence.append(f"it removes at most {x[-1]:.0f} %")
-    holds = all(ours < lost for _, lost, ours in inside) if len(inside) == len(theirs) else None
-    return Claim(name, text, {where: holds}, listed(evidence), "resnet20", (where,))
+    both = side_by_side(line, theirs)
+    evidence = [f"{share:.1f} % of the parameters: {ours:.2f} points, theirs {lost:.2f}" for share, ours, lost in both]
+    ahead, most = sum(ours < lost for _, ours, lost in both), max(share for share, _ in line)
+    reaches = bool(both) and most >= max(share for share, _ in theirs)
+    evidence.append(f"less at {ahead} of {len(both)}" if reaches else f"it removes at most {most:.0f} %")
+    return Claim(name, text, {where: ahead == len(both) if reaches else None}, listed(evidence), "resnet20", (where,))
 
 
 def _sweep(records: Records, data: str, model: str) -> Iterator[Mapping[str, Any]]:

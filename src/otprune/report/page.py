@@ -21,7 +21,8 @@ All tables, figures and verdicts on this page are made from the records under [r
 reproduction`; the remarks below them are written by hand. `otprune reproduce NAME` runs what has no record yet and
 draws what is there; `otprune reproduce` lists all. Accuracy is that of the last checkpoint on the test images. FLOPs
 are counted as the paper counts them. NS is Network Slimming, OT is Optimal Thresholding; pruned networks have no masks,
-their channels are gone."""
+their channels are gone. NS trains with a λ of its own, as in the paper, but for the statistics over seeds, where both
+train with the same."""
 BOLD = "Bold differences lie outside the paper's spread (one standard deviation)."
 
 
@@ -102,7 +103,7 @@ def _recorded(row: Row, records: Records) -> str:
     lacking = {needed.place: why for needed in row.needs if (why := records.lacks(needed))}
     places = {needed.place for needed in row.needs}
     reasons = "".join(f"; {number} {why}" for why, number in sorted(Counter(lacking.values()).items()))
-    return f"Records: {len(places) - len(lacking)} of {len(places)}{reasons}."
+    return f"Records: {len(places) - len(lacking)} of {len(places)} complete{reasons}."
 
 
 def _missing(records: Records) -> Iterator[str]:

@@ -129,6 +129,15 @@ def pruned_share(results: Mapping[str, Any], kind: str) -> float:
     return share
 
 
+def emptied_layers(results: Mapping[str, Any]) -> int:
+    """How many layers would have gone as a whole, had not one channel of each been kept.
+
+    >>> emptied_layers({"layers": [{"channels": 64, "negligible": 64, "kept": 1}]})
+    1
+    """
+    return sum(map(_is_emptied, results.get("layers", ())))
+
+
 def _point(needed: Needed, group: Sequence[Record]) -> Point:
     pruning, lam = needed.experiment.pruning, needed.experiment.training.lam
     label = f"{'ρ' if needed.kind is Kind.ISTA else 'λ'}={lam_text(lam)}"
@@ -144,6 +153,6 @@ def _is_emptied(layer: Mapping[str, Any]) -> bool:
 
 def _run(results: Mapping[str, Any]) -> dict[str, float]:
     shares = {kind: pruned_share(results, kind) for kind in ("flops", "parameters")}
-    shares["emptied"] = sum(map(_is_emptied, results.get("layers", ())))
+    shares["emptied"] = emptied_layers(results)
     measured = (stage for stage in ACCURACIES if f"accuracy_{stage}" in results)
     return shares | {stage: 100 * results[f"accuracy_{stage}"] for stage in measured}

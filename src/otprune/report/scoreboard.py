@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 NAME = "claims"
 SUBJECTS = tuple(subject(data, model) for data, model in (*PAIRS, ("cifar10", "resnet20")))
 COLOURS = {MARKS[True]: BASELINE, MARKS[False]: NS, MARKS[None]: FAINT, WAITING: FAINT}
+LEGEND = "✓ holds     ✗ does not     ? cannot be told     · not run yet     blank: the paper does not claim it"
 CAPTION = (
     "Where each claim holds (✓), where it does not (✗), where what was measured cannot tell (?), and where it waits "
     "for its runs (·); elsewhere the paper does not claim it."
@@ -36,11 +37,13 @@ def scoreboard(records: Records) -> Iterator[Sketch]:
 
 
 def _board(found: Sequence[Claim]) -> "Figure":
-    drawn, axes = figure("Which claims hold here", 1, 1, (8.6, 0.27 * len(found) + 1.1))
+    drawn, axes = figure("Which claims hold here", 1, 1, (8.6, 0.27 * len(found) + 1.4))
     ax = axes[0, 0]
     ax.set_axis_off()
     ax.set_xlim(-3.6, len(SUBJECTS) - 0.5)
-    ax.set_ylim(len(found) - 0.5, -1.7)
+    ax.set_ylim(len(found) + 0.5, -1.7)
+    ax.axhline(len(found) - 0.5, color="#e4e4e4", linewidth=0.7)
+    ax.text(-3.6, len(found), LEGEND, va="center", color=FAINT)
     for column, name in enumerate(SUBJECTS):
         ax.text(column, -0.7, name.replace(" on ", "\n"), ha="center", va="bottom", fontsize=8)
     for line, claim in enumerate(found):

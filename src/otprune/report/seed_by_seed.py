@@ -60,7 +60,7 @@ def _correlated(found: Sequence[Mapping[str, Any]]) -> str:
 
 def _tells_how_it_began(results: Mapping[str, Any]) -> bool:
     first = (results.get("training") or [{}])[0].get("loss")
-    return first is not None and isfinite(first) and results.get("accuracy_sparse") is not None
+    return first is not None and isfinite(first) and all(name in results for name in ("accuracy_sparse", "layers"))
 
 
 def _channels(results: Mapping[str, Any]) -> int:

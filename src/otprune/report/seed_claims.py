@@ -1,13 +1,14 @@
-"""Claims about the statistics over seeds: each seed of OT beside the same of Network Slimming."""
+"""Claims about the statistics over seeds: each seed of OT beside the same of Network Slimming, with one λ for both."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from statistics import fmean
 from typing import Any
 
+from otprune.experiments import paper
 from otprune.experiments.reproduce.records import Records
 from otprune.experiments.reproduce.rows import seeds
 from otprune.report.columns import MODEL
-from otprune.report.points import DATA_NAMES, counted, subject
+from otprune.report.points import DATA_NAMES, counted, emptied_layers, pruned_share, subject
 from otprune.report.verdicts import ENOUGH, Claim, averaged, listed
 
 ROW = "statistics"
@@ -50,6 +51,53 @@ def better_over_seeds(records: Records) -> Claim:
     return Claim("over seeds, OT above NS", text, judged, listed(evidence), ROW, _asked())
 
 
+def slimming_breaks_over_seeds(records: Records) -> Claim:
+    """New here: the paper has it of NS at a λ of its own.
+
+    >>> from pathlib import Path
+    >>> slimming_breaks_over_seeds(Records(Path("nowhere"))).verdict.value
+    'not yet measured'
+    """
+    text = "New: at OT's λ, too, NS empties layers where it prunes more FLOPs than the paper says it can."
+    limits = paper.table("points")["slimming_limit"]
+    theirs = {data: [slimmed for _, slimmed in those] for data, those in _found(records).items()}
+    past = {data: [one for one in those if _pruned(one) > 100 * limits[data]] for data, those in theirs.items()}
+    broken = {data: sum(emptied_layers(one) > 0 for one in those) for data, those in past.items() if those}
+    evidence = [
+        f"{DATA_NAMES[data]}: {fmean(map(_pruned, past[data])):.1f} % of the FLOPs gone, layers emptied in {number} of "
+        f"{counted(len(past[data]), 'seed')}{_too_few(past[data])}"
+        for data, number in broken.items()
+    ]
+    judged = {
+        subject(data, MODEL): number == len(past[data]) if len(past[data]) >= ENOUGH else None
+        for data, number in broken.items()
+    }
+    return Claim("New: how far NS can prune, at OT's λ", text, judged, listed(evidence), ROW, _asked())
+
+
+def less_damage_over_seeds(records: Records) -> Claim:
+    """New here: the paper compares the damage with that of NS at a λ of its own.
+
+    >>> from pathlib import Path
+    >>> less_damage_over_seeds(Records(Path("nowhere"))).verdict.value
+    'not yet measured'
+    """
+    text = "New: at the same λ, too, OT damages VGG-14 less than NS does without any training."
+    told = {data: list(filter(_tell_damage, those)) for data, those in _found(records).items()}
+    damages = {data: [tuple(map(_damage, both)) for both in those] for data, those in told.items() if those}
+    means = {data: tuple(map(fmean, zip(*those, strict=True))) for data, those in damages.items()}
+    evidence = [
+        f"{DATA_NAMES[data]}: OT loses {ours:.2f} points, NS {theirs:.2f}, on average of "
+        f"{counted(len(damages[data]), 'seed')}{_too_few(damages[data])}"
+        for data, (ours, theirs) in means.items()
+    ]
+    judged = {
+        subject(data, MODEL): ours < theirs if len(damages[data]) >= ENOUGH else None
+        for data, (ours, theirs) in means.items()
+    }
+    return Claim("New: less damage than NS, at OT's λ", text, judged, listed(evidence), ROW, _asked())
+
+
 def _asked() -> tuple[str, ...]:
     return tuple(subject(data, MODEL) for data in DATA_NAMES)
 
@@ -76,6 +124,20 @@ def _flops(both: Both) -> float:
 def _gain(both: Both) -> float:
     ours, theirs = (100 * float(one["accuracy_finetuned"]) for one in both)
     return ours - theirs
+
+
+def _pruned(one: Mapping[str, Any]) -> float:
+    return pruned_share(one, "flops")
+
+
+def _tell_damage(both: Both) -> bool:
+    """Older records may not."""
+    return all(name in one for one in both for name in ("accuracy_sparse", "accuracy_pruned"))
+
+
+def _damage(one: Mapping[str, Any]) -> float:
+    """Points of accuracy that pruning alone costs."""
+    return 100 * (float(one["accuracy_sparse"]) - float(one["accuracy_pruned"]))
 
 
 def _channels(those: list[Both]) -> tuple[float, float]:

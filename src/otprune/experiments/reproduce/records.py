@@ -9,7 +9,7 @@ from typing import Any
 from otprune.errors import TrainingError
 from otprune.experiments import contents
 from otprune.experiments.attribution import ALONE, APART, SCRATCH
-from otprune.experiments.contents import well_formed
+from otprune.experiments.contents import ACCURACY, well_formed
 from otprune.experiments.experiment import Experiment
 from otprune.experiments.fields import flat
 from otprune.experiments.reproduce.needed import Kind, Needed
@@ -154,7 +154,20 @@ class Records:
             return None
         well_formed(contents.Record, content, path)
         place = path.relative_to(self.folder).with_suffix("").as_posix()
-        return Record(place, Experiment.from_dict(normalised(content["experiment"]), str(path)), content)
+        record = Record(place, Experiment.from_dict(normalised(content["experiment"]), str(path)), content)
+        _require_whole(record, path)
+        return record
+
+
+def _require_whole(record: Record, path: Path) -> None:
+    """Older records lack this and that, which is left out. No run ever wrote one without what its networks cost."""
+    if "results" not in record.content:
+        return
+    costs = ("cost_before", "cost_after") if record.experiment.training.lam else ("cost_before",)
+    unknown = [name for name, value in record.results.items() if name.startswith(ACCURACY) and value is None]
+    lost = [*(name for name in costs if name not in record.results), *unknown]
+    if lost:
+        raise TrainingError(f"{path}: has lost its {' and '.join(lost)}. Get it back from version control.")
 
 
 def _of_no_seed(experiment: Experiment) -> Experiment:

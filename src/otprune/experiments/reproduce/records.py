@@ -103,6 +103,7 @@ class Records:
         record = self.all.get(needed.place)
         if record is not None:
             _require_same(record, needed, self.folder)
+            _require_whole(record, self.folder)
         return record
 
     def with_gammas(self, needed: Needed) -> Record | None:
@@ -129,7 +130,10 @@ class Records:
 
     def of_any_seed(self, needed: Needed) -> Sequence[Record]:
         """The records of the needed training and pruning, whatever the seed, at its own thresholds or shifted ones."""
-        return self._by_experiment.get(_of_no_seed(needed.experiment), [])
+        found = self._by_experiment.get(_of_no_seed(needed.experiment), [])
+        for record in found:
+            _require_whole(record, self.folder)
+        return found
 
     @cached_property
     def _by_experiment(self) -> dict[Experiment, list[Record]]:
@@ -154,12 +158,10 @@ class Records:
             return None
         well_formed(contents.Record, content, path)
         place = path.relative_to(self.folder).with_suffix("").as_posix()
-        record = Record(place, Experiment.from_dict(normalised(content["experiment"]), str(path)), content)
-        _require_whole(record, path)
-        return record
+        return Record(place, Experiment.from_dict(normalised(content["experiment"]), str(path)), content)
 
 
-def _require_whole(record: Record, path: Path) -> None:
+def _require_whole(record: Record, folder: Path) -> None:
     """Older records lack this and that, which is left out. No run ever wrote one without what its networks cost."""
     if "results" not in record.content:
         return
@@ -167,7 +169,8 @@ def _require_whole(record: Record, path: Path) -> None:
     unknown = [name for name, value in record.results.items() if name.startswith(ACCURACY) and value is None]
     lost = [*(name for name in costs if name not in record.results), *unknown]
     if lost:
-        raise TrainingError(f"{path}: has lost its {' and '.join(lost)}. Get it back from version control.")
+        where = folder / f"{record.place}.json"
+        raise TrainingError(f"{where}: has lost its {' and '.join(lost)}. Get it back from version control.")
 
 
 def _of_no_seed(experiment: Experiment) -> Experiment:

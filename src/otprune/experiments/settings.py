@@ -28,7 +28,17 @@ def resolved(flags: Flat, config: str | None = None, folder: Path | None = None)
     settings = said(flags, config, folder)
     if settings.get("pruning.max_drop") is not None:
         settings.setdefault("hold_out", HOLD_OUT)
-    return made(Experiment, settings, FLAGS if config is None else config)
+    experiment = made(Experiment, settings, FLAGS if config is None else config)
+    _require_of_use(flags, experiment)
+    return experiment
+
+
+def _require_of_use(flags: Flat, experiment: Experiment) -> None:
+    """Refuse a flag that the rule would pass over, as if it had been heard."""
+    rule = experiment.pruning.rule
+    for name, heard in {"pruning.ratio": "ns", "pruning.delta": "ot"}.items():
+        if flags.get(name) is not None and rule != heard:
+            raise TrainingError(f"{name} is of no use to the rule {rule}: give --rule {heard}, or leave it out")
 
 
 def said(flags: Flat, config: str | None = None, folder: Path | None = None) -> Flat:

@@ -35,6 +35,8 @@ def main() -> None:
         print("there is no GPU here, and nothing is widened elsewhere: nothing to measure")
         return
     everything, data, results = Records(RESULTS).all, made_images(options), {}
+    if unknown := [place for place in options.records if place not in everything]:
+        raise SystemExit(f"{unknown[0]} is no record below {RESULTS}: name some as {RECORDED[0]}")
     for place in options.records:
         results[place] = measure(everything[place], data, options)
         print(line(place, results[place]), flush=True)
@@ -44,7 +46,7 @@ def main() -> None:
 def parse_options() -> argparse.Namespace:
     """The command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--records", nargs="+", default=list(RECORDED), metavar="RECORD", help="below results/")
+    parser.add_argument("--records", nargs="+", default=list(RECORDED), metavar="RECORD", help=f"as {RECORDED[0]}")
     parser.add_argument("--batch", type=int, default=64)
     parser.add_argument("--images", type=int, default=12_800, help="of one epoch")
     parser.add_argument("--repeats", type=int, default=9)

@@ -26,10 +26,7 @@ def cheaper_over_seeds(records: Records) -> Claim:
     text = "Over the seeds, with the same channels or fewer, OT's VGG-14 has fewer FLOPs than NS's."
     found = _found(records)
     shares = {data: fmean(map(_flops, those)) for data, those in found.items()}
-    judged = {
-        subject(data, MODEL): shares[data] < 1 if _is_fair(those) and len(those) >= ENOUGH else None
-        for data, those in found.items()
-    }
+    judged = _judged(found, {data: shares[data] < 1 if _is_fair(those) else None for data, those in found.items()})
     evidence = [
         f"{DATA_NAMES[data]}: {100 * shares[data]:.1f} % of NS's FLOPs with {_told(those)}"
         for data, those in found.items()
@@ -47,7 +44,7 @@ def better_over_seeds(records: Records) -> Claim:
     text = "Over the seeds, OT's VGG-14 is more accurate than NS's."
     gains = {data: list(map(_gain, those)) for data, those in _found(records).items()}
     evidence = [f"{DATA_NAMES[data]}: {averaged(one, 'seed')}{_too_few(one)}" for data, one in gains.items()]
-    judged = {subject(data, MODEL): fmean(one) > 0 if len(one) >= ENOUGH else None for data, one in gains.items()}
+    judged = _judged(gains, {data: fmean(one) > 0 for data, one in gains.items()})
     return Claim("over seeds, OT above NS", text, judged, listed(evidence), ROW, _asked())
 
 
@@ -68,10 +65,7 @@ def slimming_breaks_over_seeds(records: Records) -> Claim:
         f"{counted(len(past[data]), 'seed')}{_too_few(past[data])}"
         for data, number in broken.items()
     ]
-    judged = {
-        subject(data, MODEL): number == len(past[data]) if len(past[data]) >= ENOUGH else None
-        for data, number in broken.items()
-    }
+    judged = _judged(past, {data: number == len(past[data]) for data, number in broken.items()})
     return Claim("New: how far NS can prune, at OT's λ", text, judged, listed(evidence), ROW, _asked())
 
 
@@ -91,11 +85,13 @@ def less_damage_over_seeds(records: Records) -> Claim:
         f"{counted(len(damages[data]), 'seed')}{_too_few(damages[data])}"
         for data, (ours, theirs) in means.items()
     ]
-    judged = {
-        subject(data, MODEL): ours < theirs if len(damages[data]) >= ENOUGH else None
-        for data, (ours, theirs) in means.items()
-    }
+    judged = _judged(damages, {data: ours < theirs for data, (ours, theirs) in means.items()})
     return Claim("New: less damage than NS, at OT's λ", text, judged, listed(evidence), ROW, _asked())
+
+
+def _judged(seeds: Mapping[str, Sequence[Any]], holds: Mapping[str, bool | None]) -> dict[str, bool | None]:
+    """Whether a claim holds by the seeds of each data set, which a few of them cannot tell."""
+    return {subject(data, MODEL): told if len(seeds[data]) >= ENOUGH else None for data, told in holds.items()}
 
 
 def _asked() -> tuple[str, ...]:

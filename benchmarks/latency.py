@@ -19,6 +19,7 @@ from typing import Any
 import torch
 from measuring import write_record
 from measuring.layer_times import Network, Way, breakdown, explained, lagging, looked_at
+from measuring.restored import restored
 from torch import nn
 
 import otprune as ot
@@ -26,10 +27,8 @@ from otprune import models
 from otprune.deploy.bench import Settings, bench
 from otprune.deploy.runtimes import DEVICES, RUNTIMES, Runtime
 from otprune.deploy.subjects import Subject
-from otprune.experiments.reproduce.records import Record, Records
-from otprune.experiments.reproduce.restored import pruned_alike
+from otprune.experiments.reproduce.records import Records
 from otprune.experiments.reproduce.rows import sweep
-from otprune.experiments.stages import totals
 from otprune.models.building import build_model
 from otprune.tables import table
 
@@ -84,23 +83,13 @@ def vgg14() -> Networks:
     """For CIFAR-10, and pruned as recorded runs were; one of them also with its channels rounded up."""
     everything, shape = Records(RESULTS).all, models.image_shape("vgg14")
     records = {name: everything[f"cifar10/vgg14/{name}"] for name in RECORDED}
-    pruned = {name: restored(record) for name, record in records.items()}
+    pruned = {name: restored(record).eval() for name, record in records.items()}
     how = {name: f"as in results/{record.place}.json" for name, record in records.items()}
     rounded = f"{ROUNDED}-round{WIDTH}"
-    pruned[rounded] = restored(records[ROUNDED], WIDTH)
+    pruned[rounded] = restored(records[ROUNDED], WIDTH).eval()
     how[rounded] = f"{how[ROUNDED]}, channels rounded up to multiples of {WIDTH}"
     subjects = [Subject(name, model, shape, ORIGINAL) for name, model in pruned.items()]
     return [Subject(ORIGINAL, models.vgg14().eval(), shape), *subjects], how
-
-
-def restored(record: Record, round_to: int | None = None) -> nn.Module:
-    """The network of a record with fresh weights; that it is the same is told by its cost."""
-    model, example = models.vgg14(), torch.zeros(1, *models.image_shape("vgg14"))
-    small = ot.prune(model, pruned_alike(model, example, record, round_to)).eval()
-    found = totals(ot.cost(small, example))
-    if round_to is None and found != record.results["cost_after"]:
-        raise SystemExit(f"{record.place}: pruned to {record.results['cost_after']}, restored as {found}")
-    return small
 
 
 def densenet121() -> Networks:

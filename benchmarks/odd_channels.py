@@ -15,14 +15,12 @@ from unittest import mock
 
 import torch
 from measuring import interval_of_median, write_record
+from measuring.made_runs import epoch_ms, made_images, made_model, made_run
+from measuring.restored import restored
 from torch import nn
-from train_step import epoch_ms, made_images, made_model
 
-import otprune as ot
 from otprune.experiments.reproduce.records import Record, Records
-from otprune.experiments.reproduce.restored import pruned_alike
 from otprune.training.data.images import Dataset
-from otprune.training.run import Run, Training
 
 RESULTS = Path(__file__).parents[1] / "results"
 RECORDED = ("cifar10/vgg14/lam1e-4-seed0", "cifar10/vgg14/lam2e-4-seed0")
@@ -57,9 +55,10 @@ def parse_options() -> argparse.Namespace:
 
 def measure(record: Record, data: Dataset, options: argparse.Namespace) -> dict[str, Any]:
     """Milliseconds a step of the network as it is trained, not widened, and unpruned, in turn."""
+    torch.manual_seed(options.seed)
     with mock.patch("otprune.training.step.widen", return_value={}):
-        narrow = timed(restored(record, options), data, options)
-    wide = timed(restored(record, options), data, options)
+        narrow = timed(restored(record), data, options)
+    wide = timed(restored(record), data, options)
     unpruned = timed(made_model(record.experiment.model, options), data, options)
     rounds = [(narrow(), wide(), unpruned()) for _ in range(options.repeats)]
     ratios = [before / after for before, after, _ in rounds]
@@ -67,16 +66,9 @@ def measure(record: Record, data: Dataset, options: argparse.Namespace) -> dict[
     return {**medians, "ratio": median(ratios), "ratio_interval": interval_of_median(ratios), "rounds_ms": rounds}
 
 
-def restored(record: Record, options: argparse.Namespace) -> nn.Module:
-    """The network of a record with fresh weights."""
-    model = made_model(record.experiment.model, options)
-    example = torch.zeros(1, 3, 32, 32, device=options.device)
-    return ot.prune(model, pruned_alike(model, example, record))
-
-
 def timed(model: nn.Module, data: Dataset, options: argparse.Namespace) -> Callable[[], float]:
     """What tells the milliseconds of a step; the step is compiled before."""
-    run = Run(model, data, Training(epochs=10**6, batch=options.batch, seed=options.seed))
+    run = made_run(model.to(options.device), data, options)
     epoch_ms([run])
     return lambda: epoch_ms([run])
 

@@ -9,20 +9,16 @@ python benchmarks/train_step.py --batch 16 --images 64 --steps 4 --workers 1 --j
 
 import argparse
 import functools
-import time
-from collections.abc import Callable
 from pathlib import Path
 from statistics import median
 from typing import Any
 
-import torch
 from measuring import in_turn, interval_of_median, write_record
 from measuring.kernels import time_by_kind
+from measuring.made_runs import epoch_ms, made_images, made_model, made_run, seconds
 from measuring.plain_loop import PlainLoop
 
-from otprune import models
-from otprune.training.data.images import Dataset, Images
-from otprune.training.run import Run, Training
+from otprune.training.data.images import Dataset
 
 NETS = ("vgg14", "resnet50", "densenet121")
 WARM_UP_STEPS = 3
@@ -57,7 +53,7 @@ def parse_options() -> argparse.Namespace:
 def measure(name: str, options: argparse.Namespace) -> dict[str, Any]:
     """Times ours and the plain loop in turn; on a GPU also several runs side by side, and the kernels of a step."""
     data = made_images(options)
-    run = made_run(name, data, options)
+    run = made_run(made_model(name, options), data, options)
     epoch_ms([run])
     results: dict[str, Any] = {"plain": {}}
     for workers in options.workers:
@@ -87,44 +83,9 @@ def compared(pairs: list[tuple[float, float]]) -> dict[str, Any]:
 
 def side_by_side(name: str, data: Dataset, count: int, options: argparse.Namespace) -> float:
     """Milliseconds a step and run, several runs taking turns on the device."""
-    runs = [made_run(name, data, options) for _ in range(count)]
+    runs = [made_run(made_model(name, options), data, options) for _ in range(count)]
     epoch_ms(runs)
     return median(epoch_ms(runs) for _ in range(options.repeats)) / count
-
-
-def made_images(options: argparse.Namespace) -> Dataset:
-    """Images of CIFAR's size, made up: what they show takes no time."""
-    random = torch.Generator().manual_seed(options.seed)
-    pixels = torch.randint(256, (options.images, 3, 32, 32), dtype=torch.uint8, generator=random)
-    images = Images(pixels, torch.randint(10, (options.images,), generator=random))
-    return Dataset.of(images, images[torch.arange(1)], tuple("0123456789"))
-
-
-def made_model(name: str, options: argparse.Namespace) -> torch.nn.Module:
-    """The network with the weights of the seed."""
-    torch.manual_seed(options.seed)
-    return models.build(name, num_classes=10).to(options.device)
-
-
-def made_run(name: str, data: Dataset, options: argparse.Namespace) -> Run:
-    """A run that never ends."""
-    return Run(made_model(name, options), data, Training(epochs=10**6, batch=options.batch, seed=options.seed))
-
-
-def epoch_ms(runs: list[Run]) -> float:
-    """Milliseconds a step of one epoch of all runs, from the drawing of its images to the last step."""
-    return 1e3 * seconds(lambda: train_epoch(runs)) / runs[0].steps
-
-
-def train_epoch(runs: list[Run]) -> None:
-    """One epoch of all runs, a step of each in turn."""
-    for run in runs:
-        run.begin_epoch()
-    for _ in range(runs[0].steps):
-        for run in runs:
-            run.advance()
-    for run in runs:
-        run.end_epoch()
 
 
 def plain_ms(plain: PlainLoop, steps: int) -> float:
@@ -135,21 +96,6 @@ def plain_ms(plain: PlainLoop, steps: int) -> float:
             plain()
 
     return 1e3 * seconds(some_steps) / steps
-
-
-def seconds(action: Callable[[], None]) -> float:
-    """Wall-clock seconds until the device is done."""
-    synchronize()
-    start = time.perf_counter()
-    action()
-    synchronize()
-    return time.perf_counter() - start
-
-
-def synchronize() -> None:
-    """Waits for the GPU, where there is one to wait for."""
-    if torch.cuda.is_available():
-        torch.cuda.synchronize()
 
 
 def table(name: str, results: dict[str, Any]) -> str:

@@ -25,6 +25,14 @@ BEFORE = {
     "finetune_rate": 1e-3,
     "report_after": [1, 3],
 }
+DAMAGES = [
+    ("", "it is not JSON: Expecting value"),
+    ("{", "it is not JSON: Expecting property name"),
+    ("{}", "it has no experiment"),
+    ("[]", "it has no experiment"),
+    ('{"experiment": {"training": {}}, "results": 3}', "it.results is 3"),
+    ('{"experiment": {"training": {"lamb": 1}}}', "its experiment: there is no setting training.lamb"),
+]
 
 
 def test_settings_of_before_read_as_those_of_today() -> None:
@@ -54,14 +62,34 @@ def test_a_record_of_another_kind_is_refused(tmp_path: Path) -> None:
         Records(tmp_path).find(asked)
 
 
-def test_a_damaged_file_is_named_and_one_of_something_else_is_passed_by(tmp_path: Path) -> None:
+def test_a_file_of_something_else_is_passed_by(tmp_path: Path) -> None:
     made_records.write(tmp_path, [OT])
     (tmp_path / "cifar10/vgg14/latency.json").write_text('{"milliseconds": 3}')
     (tmp_path / "demo.json").write_text("{")
     assert list(Records(tmp_path).all) == [OT.place]
+
+
+@pytest.mark.parametrize(("content", "why"), DAMAGES)
+def test_a_damaged_record_is_named_where_it_is_needed_and_nowhere_else(content: str, why: str, tmp_path: Path) -> None:
+    other, gammas = pruned("cifar10", "vgg14", 1e-4, seed=7), pruned("cifar10", "vgg14", 2e-4, gammas=True)
+    made_records.write(tmp_path, [OT, gammas])
+    path = tmp_path / f"{other.place}.json"
+    path.write_text(content)
+    told = rf"lam1e-4-seed7\.json: is no record of a run: {why}.*\. Get it back .*, or remove it: it then counts as not"
+    for asked in (Records(tmp_path).find, Records(tmp_path).lacks, Records(tmp_path).of_any_seed):
+        with pytest.raises(TrainingError, match=told):
+            asked(other)
+    assert Records(tmp_path).lacks(OT) == Records(tmp_path).lacks(gammas) == ""
+    path.unlink()
+    assert Records(tmp_path).lacks(other) == "not run"
+
+
+def test_everything_is_not_asked_for_with_a_file_that_nobody_can_read(tmp_path: Path) -> None:
+    made_records.write(tmp_path, [OT])
     (tmp_path / "cifar10/vgg14/broken.json").write_text("{")
-    with pytest.raises(TrainingError, match=r"broken\.json: is not JSON"):
-        Records(tmp_path).find(OT)
+    assert Records(tmp_path).find(OT)
+    with pytest.raises(TrainingError, match=r"broken\.json: is no record of a run: it is not JSON"):
+        _ = Records(tmp_path).all
 
 
 def test_what_is_lacking_is_said(tmp_path: Path) -> None:

@@ -217,6 +217,9 @@ def test_the_ilsvrc_recipe_runs_on_made_images(tmp_path: Path) -> None:
     assert "accuracy_finetuned" in record.results and str(tmp_path) not in json.dumps(record.content)
     made_images.run_on_made_images(workshop, [model])
     assert len(said) == 1
+    (tmp_path / "results" / f"{made_images.place(model)}.json").write_text("{}")
+    with pytest.raises(TrainingError, match=r"steps\.json: is no record of a run"):
+        made_images.run_on_made_images(workshop, [model])
 
 
 def coarse(num_classes: int) -> Any:

@@ -113,6 +113,25 @@ def test_a_record_that_lost_something_is_refused_by_name(lost: str, tmp_path: Pa
     assert done.exit_code == 1 and f"lam2e-4-seed0.json: has lost its {lost}." in done.stderr.replace("\n", "")
 
 
+@pytest.mark.parametrize("content", ["", "{}"])
+def test_a_damaged_record_stops_what_needs_it_by_name_and_nothing_else(
+    content: str, all_made: Path, tmp_path: Path
+) -> None:
+    results = Path(shutil.copytree(all_made, tmp_path / "results"))
+    damaged = results / f"{row('iterative').needs[1].place}.json"
+    damaged.write_text(content)
+    folders = ("--results", results, "--figures", tmp_path / "figures", "--out", tmp_path / "runs", "--device", "cpu")
+    for flags in ((), ("--draw-only",), ("--only", row("iterative").needs[0].place)):
+        done = reproduce("iterative", *folders, *flags)
+        assert done.exit_code == 1 and done.stderr.startswith(f"{damaged}: is no record of a run: ")
+    assert "1 refused" in done.output and "nothing to run: 1 of 1" in done.output
+    listed = reproduce("--results", results)
+    assert listed.exit_code == 1 and all(name in listed.stdout for name in rows()) and "3 of 4" in listed.stdout
+    assert listed.stderr.startswith(f"{damaged}: ") and listed.stderr.count("\n") == 1
+    assert reproduce("layer-distributions", *folders).exit_code == 0
+    assert damaged.read_text() == content and not (tmp_path / "runs").exists()
+
+
 @pytest.mark.parametrize(("flags", "what"), [(("--only", "cifar10"), "run"), (("--draw-only",), "draw")])
 def test_flags_that_need_a_name_are_not_passed_over(flags: tuple[str, ...], what: str) -> None:
     done = reproduce(*flags)

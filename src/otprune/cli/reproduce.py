@@ -1,6 +1,6 @@
 """The verb that makes the paper's tables and figures again."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Annotated
@@ -27,6 +27,7 @@ from otprune.training.loop import chosen_device
 
 ILSVRC = "ilsvrc"
 SHOWN = 4
+REFUSED = "refused"
 Shown = Annotated[str | None, typer.Argument(help="A table or figure of the paper; without one, all are listed.")]
 
 
@@ -61,7 +62,7 @@ def reproduce(
         if name is None:
             if draw_only or only:
                 raise TrainingError(f"name what to {'draw' if draw_only else 'run'}: one of {', '.join(rows())}")
-            screen.print(_listed(Records(results)))
+            _list(rows().values(), Records(results), screen)
             return
         asked = row(name)
         needs = _chosen(asked, only and [_as_named(pattern) for pattern in only])
@@ -71,7 +72,7 @@ def reproduce(
             if asked.name == ILSVRC or Records(results).lacking(needs):
                 require_target(results / f"{asked.name}.json")  # as any that is written there
             _run(asked, needs, scratch, Workshop(out, results, chosen_device(device), together=together), screen)
-        screen.print(_listed(Records(results), [asked]))
+        _list([asked], Records(results), screen)
         _draw(asked, results, figures, screen)
 
 
@@ -135,15 +136,32 @@ def _draw(asked: Row, results: Path, figures: Path, screen: Console) -> None:
         screen.print(text, markup=False, highlight=False, soft_wrap=True)
 
 
-def _listed(records: Records, shown: Sequence[Row] | None = None) -> Table:
-    """What there is of every table and figure."""
-    table = Table("name", "what", "records", "missing")
-    for one in rows().values() if shown is None else shown:
-        lacking = {needed.place: why for needed in one.needs if (why := records.lacks(needed))}
+def _list(shown: Iterable[Row], records: Records, screen: Console) -> None:
+    """What there is of tables and figures, and then, as an error, every record that is in the way."""
+    table, refused = Table("name", "what", "records", "missing"), dict[str, None]()
+    for one in shown:
+        lacking, errors = _lacking(one, records)
         places = {needed.place for needed in one.needs}
         there = f"{len(places) - len(lacking)} of {len(places)}" if places else "–"
         table.add_row(one.name, one.title, there, _missing(lacking, one))
-    return table
+        refused |= dict.fromkeys(errors)
+    screen.print(table)
+    if refused:
+        raise TrainingError("\n".join(refused))
+
+
+def _lacking(one: Row, records: Records) -> tuple[dict[str, str], list[str]]:
+    """What is missing of its records by place, and what is wrong with those that are refused."""
+    lacking, errors = dict[str, str](), list[str]()
+    for needed in one.needs:
+        try:
+            why = records.lacks(needed)
+        except TrainingError as error:
+            why = REFUSED
+            errors.append(str(error))
+        if why:
+            lacking[needed.place] = why
+    return lacking, errors
 
 
 def _missing(lacking: dict[str, str], one: Row) -> str:

@@ -160,14 +160,24 @@ def well_formed(kind: type[Content], found: Mapping[str, Any], where: object) ->
     otprune.errors.TrainingError: data.json: is not what a run writes: it.image_shape is 8, not a list. Get ...
     """
     try:
-        require_kind(found, kind, "it")
-        _require_measured(_part(Results, "results", kind, found))
-        _require_image(_part(Feeding, "data", kind, found))
+        require_well_formed(kind, found)
     except ValueError as error:
         raise TrainingError(
             f"{where}: is not what a run writes: {error}. Get an undamaged copy of it, or leave it out."
         ) from error
     return cast(Content, found)
+
+
+def require_well_formed(kind: type[Content], found: Mapping[str, Any]) -> None:
+    """Raise `ValueError` where it is not what such a file holds.
+
+    >>> require_well_formed(Feeding, {"image_shape": 8})
+    Traceback (most recent call last):
+    ValueError: it.image_shape is 8, not a list
+    """
+    require_kind(found, kind, "it")
+    _require_measured(_part(Results, "results", kind, found))
+    _require_image(_part(Feeding, "data", kind, found))
 
 
 def _part(wanted: Any, name: str, kind: Any, found: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -49,9 +49,8 @@ def timed(records: Records) -> list[Timed]:
     []
     """
     results = _benchmark(records).get("results", {"models": {}})
-    places = {name: f"{DATA}/{MODEL}/{name}" for name in results["models"]}
-    there = {name: records.all[place] for name, place in places.items() if place in records.all}
-    return [_timed(name, record, stage, results) for name, record in there.items() for stage in _stages(record)]
+    found = ((name, records.at(f"{DATA}/{MODEL}/{name}")) for name in results["models"])
+    return [_timed(name, record, stage, results) for name, record in found if record for stage in _stages(record)]
 
 
 def edge(records: Records) -> Iterator[str]:

@@ -175,12 +175,12 @@ def ilsvrc(records: Records) -> Iterator[str]:
     rows = [line for model in paper.table("ilsvrc") for line in _ilsvrc_rows(records, model)]
     header = ("network", "method", "accuracy (%), paper", "GFLOPs, paper", "GFLOPs, here", "difference")
     yield markdown_table(header, rows, texts=2)
-    ran = [MODEL_NAMES[model] for model in made_images.MODELS if made_images.place(model) in records.all]
+    ran = [MODEL_NAMES[model] for model in made_images.MODELS if records.at(made_images.place(model))]
     yield f"Run for a few steps on made images: {', '.join(ran) or 'nothing yet'}."
 
 
 def _ilsvrc_rows(records: Records, model: str) -> Iterator[list[str]]:
-    found = records.all.get(made_images.place(model))
+    found = records.at(made_images.place(model))
     cost = found.content["cost_of_all_classes"]["flops"] if found else None
     for method, cells in paper.table("ilsvrc")[model].items():
         accuracies = cells["accuracy"] if isinstance(cells["accuracy"], list) else [cells["accuracy"]]

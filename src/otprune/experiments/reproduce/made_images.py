@@ -10,6 +10,7 @@ import torch
 import otprune as ot
 from otprune.experiments import paper, stages
 from otprune.experiments.experiment import Experiment
+from otprune.experiments.reproduce.records import Records
 from otprune.experiments.reproduce.running import Workshop
 from otprune.experiments.settings import resolved
 from otprune.models.building import build_model
@@ -34,8 +35,9 @@ def run_on_made_images(workshop: Workshop, models: Sequence[str] = MODELS) -> No
 
     >>> run_on_made_images(Workshop(Path("runs"), Path("results"), torch.device("cpu")), models=())
     """
+    records = Records(workshop.results)
     for model in models:
-        if not (workshop.results / f"{place(model)}.json").exists():
+        if records.at(place(model)) is None:
             record = stages.run([workshop.pipeline(place(model), _experiment(model, workshop))], workshop.report)[0]
             record["experiment"]["data"] = DATA  # the folder's name means nothing elsewhere
             record["results"].pop("gammas")  # nor do scaling factors after a few steps

@@ -1,15 +1,16 @@
 """The records under results/, in the shape of today, whatever the shape they were written in."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
+from glob import escape
 from pathlib import Path
 from typing import Any
 
-from otprune.errors import TrainingError
+from otprune.errors import OtpruneError, TrainingError
 from otprune.experiments import contents
 from otprune.experiments.attribution import ALONE, APART, SCRATCH
-from otprune.experiments.contents import ACCURACY, well_formed
+from otprune.experiments.contents import ACCURACY, require_well_formed
 from otprune.experiments.experiment import Experiment
 from otprune.experiments.fields import flat
 from otprune.experiments.reproduce.needed import Kind, Needed
@@ -25,6 +26,7 @@ MOVED = {
     "report_after": ("finetuning", "report_after"),
 }
 SCRATCH_LACKS = "not trained from scratch"
+WAY_OUT = "Get it back from version control, or remove it: it then counts as not run."
 CHOOSING = "choosing"
 CONTENT = {
     Kind.BASELINE: "results",
@@ -78,7 +80,7 @@ def normalised(experiment: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class Records:
-    """The records below a folder, by place.
+    """The records below a folder, by place. Each is read when it is asked for, so a damaged one costs others nothing.
 
     >>> Records(Path("nowhere")).all
     {}
@@ -86,6 +88,7 @@ class Records:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+        self._known: dict[Path, Record | None] = {}
 
     @cached_property
     def all(self) -> dict[str, Record]:
@@ -98,17 +101,34 @@ class Records:
         """Every record of a run by which settings were chosen, by place: all below a folder of their own."""
         return self._found((self.folder / CHOOSING).rglob("*.json"))
 
+    def at(self, place: str) -> Record | None:
+        """The record in a place, if there is one; a file there that is none, or that lost something, is refused.
+
+        >>> Records(Path("nowhere")).at("cifar10/vgg14/lam1e-4-seed0")
+        """
+        path = self.folder / f"{place}.json"
+        if not path.exists():
+            return None
+        record = self._read(path)
+        if record is None:
+            raise TrainingError(f"{path}: is no record of a run: it has no experiment. {WAY_OUT}")
+        _require_whole(record, path)
+        return record
+
     def find(self, needed: Needed) -> Record | None:
         """The record that is needed, if there is one; one of another experiment in its place is refused."""
-        record = self.all.get(needed.place)
+        record = self.at(needed.place)
         if record is not None:
             _require_same(record, needed, self.folder)
-            _require_whole(record, self.folder)
         return record
 
     def with_gammas(self, needed: Needed) -> Record | None:
-        """A record of the training that is needed, of whatever seed, that has its scaling factors."""
-        return next((record for record in self.of_any_seed(needed) if record.gammas), None)
+        """A record of the training that is needed, of whatever seed, that has its scaling factors.
+
+        Thresholds are shifted in the same ones.
+        """
+        found = (*self.of_any_seed(needed), *self.of_any_seed(replace(needed, kind=Kind.SHIFTED)))
+        return next((record for record in found if record.gammas), None)
 
     def lacks(self, needed: Needed) -> str:
         """What is missing of a record, in a few words; nothing where all is there."""
@@ -128,40 +148,46 @@ class Records:
         enough = ("",) if scratch else ("", SCRATCH_LACKS)
         return [needed for needed in needs if self.lacks(needed) not in enough]
 
-    def of_any_seed(self, needed: Needed) -> Sequence[Record]:
-        """The records of the needed training and pruning, whatever the seed, at its own thresholds or shifted ones."""
-        found = self._by_experiment.get(_of_no_seed(needed.experiment), [])
-        for record in found:
-            _require_whole(record, self.folder)
-        return found
-
-    @cached_property
-    def _by_experiment(self) -> dict[Experiment, list[Record]]:
-        found: dict[Experiment, list[Record]] = {}
-        for record in self.all.values():
-            if "rounds" not in record.content:
-                found.setdefault(_of_no_seed(record.experiment), []).append(record)
-        return found
+    def of_any_seed(self, needed: Needed) -> list[Record]:
+        """The records of the needed training and pruning, whatever the seed, which is what their places end with."""
+        stem, _, _ = needed.place.rpartition("-seed")
+        names = (path.stem for path in self.folder.glob(f"{escape(stem)}-seed*.json"))
+        seeds = sorted(seed for name in names if (seed := name.rpartition("-seed")[2]).isdecimal())
+        found = (self.at(f"{stem}-seed{seed}") for seed in seeds)
+        return [record for record in found if record and _differ_in_seed_alone(record.experiment, needed.experiment)]
 
     def _found(self, paths: Iterable[Path]) -> dict[str, Record]:
         found = map(self._read, sorted(paths))
         return {record.place: record for record in found if record is not None}
 
     def _read(self, path: Path) -> Record | None:
-        """A file of something else than a run, a latency say, is none of ours."""
-        try:
-            content = parsed(text_of(path))
-        except ValueError as error:
-            raise TrainingError(f"{path}: is not JSON: {error}. Get it back from version control.") from error
-        experiment = content.get("experiment") if isinstance(content, dict) else None
-        if not isinstance(experiment, dict) or "training" not in experiment:
-            return None
-        well_formed(contents.Record, content, path)
-        place = path.relative_to(self.folder).with_suffix("").as_posix()
-        return Record(place, Experiment.from_dict(normalised(content["experiment"]), str(path)), content)
+        """What is in a file, which is read once; one of something else than a run, a latency say, is none of ours."""
+        if path not in self._known:
+            try:
+                self._known[path] = _record(path, path.relative_to(self.folder).with_suffix("").as_posix())
+            except (ValueError, OtpruneError) as error:
+                raise TrainingError(f"{path}: is no record of a run: {error}. {WAY_OUT}") from error
+        return self._known[path]
 
 
-def _require_whole(record: Record, folder: Path) -> None:
+def _record(path: Path, place: str) -> Record | None:
+    """A `ValueError`, or one of otprune, tells what is wrong with it."""
+    content = _json(text_of(path))
+    experiment = content.get("experiment") if isinstance(content, dict) else None
+    if not isinstance(experiment, dict) or "training" not in experiment:
+        return None
+    require_well_formed(contents.Record, content)
+    return Record(place, Experiment.from_dict(normalised(experiment), "its experiment"), content)
+
+
+def _json(text: str) -> Any:
+    try:
+        return parsed(text)
+    except ValueError as error:
+        raise ValueError(f"it is not JSON: {error}") from error
+
+
+def _require_whole(record: Record, path: Path) -> None:
     """Older records lack this and that, which is left out. No run ever wrote one without what its networks cost."""
     if "results" not in record.content:
         return
@@ -169,12 +195,11 @@ def _require_whole(record: Record, folder: Path) -> None:
     unknown = [name for name, value in record.results.items() if name.startswith(ACCURACY) and value is None]
     lost = [*(name for name in costs if name not in record.results), *unknown]
     if lost:
-        where = folder / f"{record.place}.json"
-        raise TrainingError(f"{where}: has lost its {' and '.join(lost)}. Get it back from version control.")
+        raise TrainingError(f"{path}: has lost its {' and '.join(lost)}. {WAY_OUT}")
 
 
-def _of_no_seed(experiment: Experiment) -> Experiment:
-    return replace(experiment, training=replace(experiment.training, seed=0))
+def _differ_in_seed_alone(one: Experiment, other: Experiment) -> bool:
+    return replace(one, training=replace(one.training, seed=other.training.seed)) == other
 
 
 def _require_same(record: Record, needed: Needed, folder: Path) -> None:

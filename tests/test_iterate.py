@@ -20,6 +20,7 @@ from otprune.surgery import plans_of
 from otprune.training.failures import RunsFailed
 from otprune.training.loop import train
 from otprune.training.run import EpochRecord, Run
+from tests.command_line import run_here
 from tests.small_runs import (
     CPU,
     DIGITS,
@@ -286,6 +287,17 @@ def test_the_verb_iterates_and_shows_the_rounds(tmp_path: Path) -> None:
         assert f"{one['accuracy']:.2%}" in row and f"({one['flops']:.1%})" in row
     again = CliRunner().invoke(app, ["iterate", "--out", str(tmp_path), "--rounds", "2", "--device", "cpu"])
     assert again.exit_code == 0 and again.output == done.output[done.output.index("┏") :]
+
+
+def test_the_verb_says_which_layers_no_round_penalized_or_pruned(tmp_path: Path) -> None:
+    """Before a round is fine-tuned, and at the end, where it is said once for all rounds."""
+    strong = {"lam": 0.3, "proximal": None, "penalized": "untied", "epochs": 2, "finetune_epochs": 1, "rounds": 2}
+    done = run_here("iterate", model="digits_net", data="digits", device="cpu", out=tmp_path, **strong)
+    remark, *_ = read(tmp_path / RECORD)["rounds"][1]["results"]["remarks"]
+    assert "neither penalized nor pruned: bn, blocks.0.bn2" in remark
+    lines = done.out.splitlines()
+    assert lines.index(f"prune round-1: {remark}") < lines.index(f"prune round-2: {remark}")
+    assert lines[-1] == f"round 1, 2: {remark}"
 
 
 def test_a_limit_that_a_file_says_counts_also_where_it_is_the_default(tmp_path: Path) -> None:

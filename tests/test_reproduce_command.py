@@ -83,7 +83,11 @@ def test_what_is_about_to_be_run_is_told(tmp_path: Path) -> None:
     assert _announced(needs, workshop, scratch=True).startswith("to run on cpu: 4 of 4 records that ")
     made_records.write(tmp_path / "results", needs[:3])
     told = _announced(needs, workshop, scratch=True)
-    assert "1 of 4 records" in told and told.endswith(f"lacks: {needs[3].place}")
+    assert "1 of 4 records" in told and f"lacks: {needs[3].place}; first the shared training" in told
+    assert told.endswith(" of cifar10/vgg14/lam1e-4-seed0")
+    (trained := tmp_path / "runs/cifar10/vgg14/lam1e-4-seed0/sparse.safetensors").parent.mkdir(parents=True)
+    trained.touch()
+    assert _announced(needs, workshop, scratch=True).endswith(f"lacks: {needs[3].place}")
     unscratched = [replace(needed, scratch=True) for needed in sweep("cifar10", "vgg14")]
     made_records.write(tmp_path / "results", sweep("cifar10", "vgg14"))
     assert "7 of 7" in _announced(unscratched, workshop, scratch=True)

@@ -21,7 +21,7 @@ from otprune.experiments.reproduce.made_images import run_on_made_images
 from otprune.experiments.reproduce.needed import Needed
 from otprune.experiments.reproduce.records import Records
 from otprune.experiments.reproduce.rows import Row, printed, row, rows
-from otprune.experiments.reproduce.running import Workshop, run_missing
+from otprune.experiments.reproduce.running import Workshop, run_missing, to_train
 from otprune.experiments.reproduce.watching import Watching
 from otprune.training.loop import chosen_device
 
@@ -117,11 +117,18 @@ def _run(asked: Row, needs: Sequence[Needed], scratch: bool, workshop: Workshop,
 
 def _announced(needs: Sequence[Needed], workshop: Workshop, scratch: bool) -> str:
     """What is about to be run, before hours are spent on it."""
-    lacking = Records(workshop.results).lacking(needs, scratch)
+    records = Records(workshop.results)
+    lacking = [needed.place for needed in records.lacking(needs, scratch)]
     if not lacking:
         return f"nothing to run: {len(needs)} of {len(needs)} records are in {workshop.results}"
-    names = ", ".join(needed.place for needed in lacking[:SHOWN]) + (", …" if len(lacking) > SHOWN else "")
-    return f"to run on {workshop.device}: {len(lacking)} of {len(needs)} records that {workshop.results} lacks: {names}"
+    others = [place for place in to_train(records.lacking(needs, scratch=False), workshop) if place not in lacking]
+    first = f"; first the shared training of {_some(others)}" if others else ""
+    found = f"{len(lacking)} of {len(needs)} records that {workshop.results} lacks: {_some(lacking)}"
+    return f"to run on {workshop.device}: {found}{first}"
+
+
+def _some(names: Sequence[str]) -> str:
+    return ", ".join([*names[:SHOWN], *(["…"] if len(names) > SHOWN else [])])
 
 
 def _draw(asked: Row, results: Path, figures: Path, screen: Console) -> None:

@@ -1,7 +1,8 @@
 """Verbs that prune more than once: in rounds, and at shifted thresholds."""
 
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -61,8 +62,19 @@ def iterate(
             record = iterating.iterate(experiment, out, source, where, rounds, restart, report)
     done = record["rounds"]
     screen.print(measured_table([{"round": str(one["round"])} for one in done], [one["results"] for one in done]))
+    for line in _remarks(record):
+        say(screen, line)
+
+
+def _remarks(record: Mapping[str, Any]) -> Iterator[str]:
+    """What is to be said of rounds, once where it is the same of several, and of how they ended."""
+    told: dict[str, list[str]] = {}
+    for one in record["rounds"]:
+        for remark in one["results"].get("remarks", ()):
+            told.setdefault(remark, []).append(str(one["round"]))
+    yield from (f"round {', '.join(numbers)}: {remark}" for remark, numbers in told.items())
     if record["remark"]:
-        say(screen, record["remark"])
+        yield record["remark"]
 
 
 @app.command()

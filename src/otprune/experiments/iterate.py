@@ -161,7 +161,7 @@ def iterate_together(
     while waiting := [one for one in aside.others() if one.goes_on(rounds)]:
         aside.each(Rounds.begin, waiting)
         go(stages.train, lambda one: one.last, waiting)
-        aside.each(lambda one: stages.prune(one.done[-1]), waiting)
+        aside.each(lambda one: stages.prune(one.done[-1], report), waiting)
         go(stages.finetune, lambda one: one.to_finetune, waiting)
         aside.each(Rounds.end, waiting)
     pruned = [one for one in aside.others() if one.to_train_from_scratch]

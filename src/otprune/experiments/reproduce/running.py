@@ -1,6 +1,6 @@
 """Make the records that are missing: one training for all that is pruned from it, several of them side by side."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count
 from pathlib import Path
@@ -82,6 +82,18 @@ def run_missing(needs: Sequence[Needed], workshop: Workshop, scratch: bool = Tru
     _run_ista([needed for needed in missing if needed.kind is Kind.ISTA], workshop)
     if scratch:
         _train_from_scratch(needs, workshop)
+
+
+def to_train(missing: Iterable[Needed], workshop: Workshop) -> list[str]:
+    """Where the trainings lie that what is missing is made of, unless they are done.
+
+    >>> from otprune.experiments.reproduce.needed import shifted
+    >>> workshop = Workshop(Path("runs"), Path("results"), torch.device("cpu"))
+    >>> to_train([shifted("cifar10", "vgg14", 1e-4)], workshop)
+    ['cifar10/vgg14/lam1e-4-seed0']
+    """
+    places = dict.fromkeys(needed.trained_at for needed in missing)
+    return [place for place in places if not (workshop.runs / place / SPARSE).exists()]
 
 
 def _of_a_free_seed(needed: Needed, workshop: Workshop) -> Needed:

@@ -271,11 +271,3 @@ def test_a_verb_has_the_flags_of_its_sections_alone() -> None:
 def test_delta_is_checked_by_its_rule() -> None:
     with pytest.raises(ThresholdError):
         Pruning(delta=0.0)
-
-
-@pytest.mark.parametrize(("rule", "name"), [("ot", "pruning.ratio"), ("ns", "pruning.delta")])
-def test_a_flag_that_the_rule_would_pass_over_is_refused(rule: str, name: str) -> None:
-    asked = {"model": "digits_net", "data": "digits", "pruning.rule": rule, name: 0.3}
-    with pytest.raises(TrainingError, match=f"{name} is of no use to the rule {rule}: give --rule"):
-        resolved(asked)
-    assert resolved(asked | {"pruning.rule": {"ot": "ns", "ns": "ot"}[rule]}).pruning.rule != rule

@@ -13,6 +13,7 @@ from otprune.cli.running import console, errors_in_one_line, opened, reports, re
 from otprune.experiments import iterate as iterating
 from otprune.experiments import stages
 from otprune.experiments.choosing import TARGETS
+from otprune.experiments.experiment import OF_LATENCY
 from otprune.experiments.fields import Flat
 from otprune.experiments.pipeline import data_of
 from otprune.experiments.screen import measured_table
@@ -22,8 +23,7 @@ from otprune.training.determinism import determinism
 from otprune.training.loop import chosen_device
 
 # Rounds go by thresholds alone.
-OF_LATENCY = ("pruning.latency_runtime", "pruning.latency_threads")
-AIMS = ("training.target_flops", *(f"pruning.{target}" for target in TARGETS), *OF_LATENCY)
+AIMS = ("training.target_flops", *(f"pruning.{name}" for name in (*TARGETS, *OF_LATENCY)))
 
 
 @app.command()

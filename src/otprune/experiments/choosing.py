@@ -18,7 +18,8 @@ from otprune.experiments.trials import Trial, Trials
 from otprune.plan import PruningPlan
 from otprune.thresholds import Rule
 
-TARGETS = ("max_drop", "flops", "params", "latency")
+BUDGETS = ("flops", "params", "latency")
+TARGETS = ("max_drop", *BUDGETS)
 # From the rule's own thresholds outwards, each step as long as all before it: the edge is steep and near them.
 STEPS_UP = (0.05, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2)
 STEPS_DOWN = (-0.05, -0.1, -0.2, -0.4, -0.8, -1.6, -3.2, -6.0)

@@ -23,6 +23,7 @@ class Bounds(TypedDict):
     ignore: NotRequired[Collection[str]]
 
 
+OF_LATENCY = ("latency_runtime", "latency_threads")
 UNBOUNDED = Bounds(max_ratio=1.0, round_to=1)
 
 

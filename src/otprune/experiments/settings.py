@@ -2,12 +2,13 @@
 
 import difflib
 import tomllib
+from collections.abc import Iterator
 from importlib import resources
 from pathlib import Path
 
 from otprune.errors import TrainingError
-from otprune.experiments.choosing import TARGETS
-from otprune.experiments.experiment import Experiment
+from otprune.experiments.choosing import BUDGETS, TARGETS
+from otprune.experiments.experiment import OF_LATENCY, Experiment, Pruning
 from otprune.experiments.fields import Flat, checked, flat, made
 from otprune.experiments.folder import configuration, is_settled
 from otprune.jsons import require_shallow
@@ -34,11 +35,23 @@ def resolved(flags: Flat, config: str | None = None, folder: Path | None = None)
 
 
 def _require_of_use(flags: Flat, experiment: Experiment) -> None:
-    """Refuse a flag that the rule would pass over, as if it had been heard."""
-    rule = experiment.pruning.rule
-    for name, heard in {"pruning.ratio": "ns", "pruning.delta": "ot"}.items():
-        if flags.get(name) is not None and rule != heard:
-            raise TrainingError(f"{name} is of no use to the rule {rule}: give --rule {heard}, or leave it out")
+    """Refuse a flag that pruning would pass over, as if it had been heard."""
+    for name, why in _passed_over(experiment.pruning):
+        if flags.get(f"pruning.{name}") is not None:
+            raise TrainingError(f"pruning.{name} is of no use {why}, or leave it out")
+
+
+def _passed_over(pruning: Pruning) -> Iterator[tuple[str, str]]:
+    """Settings without an effect, why, and what to do. Only OT has thresholds of layers, whose proportions stay."""
+    target = pruning.target
+    if pruning.rule == "ot":
+        yield "ratio", "to the rule ot: give --rule ns"
+    else:
+        yield "delta", "to the rule ns: give --rule ot"
+        if target is not None and target.kind in BUDGETS:
+            yield "ratio", f"where the threshold is chosen to meet a budget: leave out --{target.kind}"
+    if pruning.latency is None:
+        yield from ((name, "without a latency to meet: give --latency") for name in OF_LATENCY)
 
 
 def said(flags: Flat, config: str | None = None, folder: Path | None = None) -> Flat:

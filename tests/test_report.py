@@ -20,7 +20,7 @@ from otprune.report.over_seeds import statistics
 from otprune.report.page import page
 from otprune.report.points import points, pruned_share
 from otprune.report.scoreboard import SUBJECTS
-from otprune.report.tables import sweeps
+from otprune.report.tables import resnet20, sweeps
 from otprune.report.verdicts import Verdict
 from tests import made_records
 from tests.made_records import changed, with_accuracy
@@ -162,13 +162,26 @@ def test_layers_that_keep_more_for_others_are_not_emptied(tmp_path: Path) -> Non
     assert {point.emptied for point in points(Records(tmp_path), slimming("cifar10", "vgg14"))} == {0}
 
 
-@pytest.mark.parametrize("lacking", ["layers", "accuracy_pruned", "accuracy_recalibrated", "accuracy_sparse"])
+@pytest.mark.parametrize(
+    "lacking", ["layers", "removed", "accuracy_pruned", "accuracy_recalibrated", "accuracy_sparse"]
+)
 def test_what_a_record_lacks_is_left_out(lacking: str, tmp_path: Path) -> None:
     needs = [*sweep("cifar10", "vgg14"), *slimming("cifar10", "vgg14"), *sweep("cifar10", "resnet20")]
     needs += [needed for rule in ("ot", "ns") for needed in seeds("cifar10", rule)]
     made_records.write(tmp_path, needs, changed(lambda results: results.pop(lacking)))
     assert "| OT | λ=1e-4 |" in page(Records(tmp_path), NOWHERE)
     assert draw("accuracy-vs-cost", Records(tmp_path), tmp_path / "figures")
+
+
+def test_the_table_of_resnet20_tells_how_many_whole_branches_went(tmp_path: Path) -> None:
+    two = [f"blocks.{block}.{layer}" for block in (4, 5) for layer in ("conv1", "bn1", "conv2", "bn2")]
+    first, second, third, *_ = sweep("cifar10", "resnet20")
+    made_records.write(tmp_path, [first])
+    made_records.write(tmp_path, [second], changed(lambda results: results.update(removed=two)))
+    made_records.write(tmp_path, [third], changed(lambda results: results.pop("removed")))
+    header, _, *lines = (line.split(" | ") for line in next(resnet20(Records(tmp_path))).splitlines())
+    at = header.index("whole branches gone")
+    assert [line[at] for line in lines] == ["0", "2", "–", "–", "–"]  # of Ye et al.'s two nobody knows
 
 
 def test_a_claim_says_on_how_much_of_the_paper_it_was_measured(tmp_path: Path) -> None:

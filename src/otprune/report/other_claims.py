@@ -12,7 +12,7 @@ from otprune.experiments.reproduce.rows import ista, row, sweep, sweeps_of_resne
 from otprune.report.edge import faster_with_little_loss, faster_without_loss
 from otprune.report.goals import goals_are_reached
 from otprune.report.margins import Place, margins, placed, side_by_side
-from otprune.report.points import MODEL_NAMES, Point, counted, finetuned, points, subject
+from otprune.report.points import MODEL_NAMES, Point, counted, finetuned, points, removed_branches, subject
 from otprune.report.seed_claims import (
     better_over_seeds,
     cheaper_over_seeds,
@@ -93,7 +93,7 @@ def branches_go(records: Records) -> Claim:
     """
     text = "Whole branches of residual networks can be removed."
     found = {
-        subject(data, model): [len(_blocks(one["removed"])) for one in _sweep(records, data, model)]
+        subject(data, model): [removed_branches(one) for one in _sweep(records, data, model) if "removed" in one]
         for data, model in paper.lambdas()
         if model in RESIDUAL
     }
@@ -214,11 +214,6 @@ def _sweep(records: Records, data: str, model: str) -> Iterator[Mapping[str, Any
     for needed in sweep(data, model):
         if record := records.find(needed):
             yield record.results
-
-
-def _blocks(removed: Sequence[str]) -> set[str]:
-    """What the modules that went are parts of."""
-    return {name.rpartition(".")[0] for name in removed}
 
 
 def _rounds(records: Records, rule: str) -> Iterator[Record]:

@@ -52,6 +52,12 @@ class Point:
         """How many layers would have gone as a whole, had not one channel of each been kept; the most of any seed."""
         return max(run.get("emptied", 0) for run in self.runs)
 
+    @property
+    def branches(self) -> float | None:
+        """How many branches went as a whole, on average; nothing where no record says."""
+        found = [run["branches"] for run in self._through("branches")]
+        return statistics.fmean(found) if found else None
+
     def accuracy(self, stage: str) -> Spread:
         """That after a stage."""
         return spread(run[stage] for run in self._through(stage))
@@ -138,6 +144,15 @@ def emptied_layers(results: Mapping[str, Any]) -> int:
     return sum(map(_is_emptied, results.get("layers", ())))
 
 
+def removed_branches(results: Mapping[str, Any]) -> int:
+    """How many branches went as a whole: the modules that went are parts of so many blocks.
+
+    >>> removed_branches({"removed": ["blocks.5.conv1", "blocks.5.bn1", "blocks.4.conv1", "blocks.4.bn1"]})
+    2
+    """
+    return len({name.rpartition(".")[0] for name in results["removed"]})
+
+
 def _point(needed: Needed, group: Sequence[Record]) -> Point:
     pruning, lam = needed.experiment.pruning, needed.experiment.training.lam
     label = f"{'ρ' if needed.kind is Kind.ISTA else 'λ'}={lam_text(lam)}"
@@ -154,5 +169,7 @@ def _is_emptied(layer: Mapping[str, Any]) -> bool:
 def _run(results: Mapping[str, Any]) -> dict[str, float]:
     shares = {kind: pruned_share(results, kind) for kind in ("flops", "parameters")}
     shares["emptied"] = emptied_layers(results)
+    if "removed" in results:
+        shares["branches"] = removed_branches(results)
     measured = (stage for stage in ACCURACIES if f"accuracy_{stage}" in results)
     return shares | {stage: 100 * results[f"accuracy_{stage}"] for stage in measured}

@@ -125,17 +125,19 @@ def resnet20(records: Records) -> Iterator[str]:
     rows = [[rule, f"{point.label}, our run", *_drop(point, full)] for rule, point in found]
     for share, accuracy in zip(theirs["removed_parameters"], theirs["accuracy"], strict=True):
         lost = f"{theirs['baseline'] - accuracy:.2f}"
-        cells = [NONE, percent(100 * share, 0), NONE, NONE, NONE, percent(accuracy), lost]
+        cells = [NONE, percent(100 * share, 0), NONE, NONE, NONE, NONE, percent(accuracy), lost]
         rows.append(["Ye et al.", "as they report", *cells])
-    header = ("ResNet-20 on CIFAR-10", "", "pruned FLOPs", "pruned params", *map(STAGES.__getitem__, DROP_STAGES))
-    yield markdown_table((*header, "points lost"), rows, texts=2)
+    costs = ("pruned FLOPs", "pruned params", "whole branches gone")
+    header = ("ResNet-20 on CIFAR-10", "", *costs, *map(STAGES.__getitem__, DROP_STAGES), "points lost")
+    yield markdown_table(header, rows, texts=2)
     yield from _resnet20_baseline(full)
 
 
 def _drop(point: Point, full: float | None) -> list[str]:
     costs = [percent(point.cost(kind, "finetuned").mean, 1) for kind in ("flops", "parameters")]
+    branches = NONE if point.branches is None else f"{point.branches:g}"
     stages = [_cell(point, stage) for stage in DROP_STAGES]
-    return [*costs, *stages, NONE if full is None else f"{full - point.accuracy('finetuned').mean:.2f}"]
+    return [*costs, branches, *stages, NONE if full is None else f"{full - point.accuracy('finetuned').mean:.2f}"]
 
 
 def _resnet20_baseline(full: float | None) -> Iterator[str]:

@@ -8,11 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from matplotlib.container import BarContainer
 
 from otprune.errors import TrainingError
 from otprune.experiments.reproduce.needed import Needed, baseline
 from otprune.experiments.reproduce.records import Records
 from otprune.experiments.reproduce.rows import seeds, slimming
+from otprune.report.comparisons import statistics as drawn_statistics
 from otprune.report.over_seeds import statistics
 from otprune.report.page import page
 from otprune.report.picking import HISTORY, picking
@@ -48,6 +50,20 @@ def test_what_slimming_makes_of_its_own_lambda_stands_beside_the_papers_column(t
     assert "| NS at λ=1e-4, here (1 seed) | NS at λ=1e-4, difference |" in text
     assert "| accuracy (%) | 93.52 ± 0.12 | – | – | 93.39 ± 0.17 | – | – | 93.51 | +0.12 |" in text
     assert "NS at" not in "\n".join(statistics(Records(NOWHERE)))
+
+
+def test_the_figure_shows_slimming_at_its_own_lambda_beside_that_of_the_table(tmp_path: Path) -> None:
+    near = next(needed for needed in slimming("cifar10", "vgg14") if needed.experiment.pruning.ratio == 0.7)
+    made_records.write(tmp_path, [near])
+    assert not list(drawn_statistics(Records(tmp_path)))  # it is there to be compared with
+    made_records.write(tmp_path, seeds("cifar10", "ns")[:2])
+    (sketch,) = drawn_statistics(Records(tmp_path))
+    ot, ns = sketch.draw().axes
+    labels = [[text.get_text() for text in ax.get_legend().get_texts()] for ax in (ot, ns)]
+    assert labels[0] == ["OT, paper (11 seeds)"]
+    assert labels[1] == ["NS, paper (11 seeds)", "NS, here (2 seeds)", "NS at λ=1e-4, here (1 seed)"]
+    places = [bar.get_x() for bars in ns.containers if isinstance(bars, BarContainer) for bar in bars]
+    assert len(places) == len(set(places)) == 3 * 13 and "unless said" in sketch.caption
 
 
 def test_seeds_are_told_one_by_one_with_how_they_began(tmp_path: Path) -> None:

@@ -5,12 +5,13 @@ from dataclasses import dataclass
 
 from otprune.experiments import paper
 from otprune.experiments.paper import Pruned
-from otprune.experiments.reproduce.needed import Needed
+from otprune.experiments.reproduce.needed import Needed, lam_text
 from otprune.experiments.reproduce.records import Records
 from otprune.experiments.reproduce.rows import seeds, slimming
 from otprune.report.points import spread
 
 RULES, MODEL = ("ot", "ns"), paper.table("statistics")["model"]
+ELSEWHERE = f"NS at λ={lam_text(paper.slimming_lam(MODEL))}"
 ALIKE = 0.005  # ratios that differ by no more keep nearly the same channels
 
 

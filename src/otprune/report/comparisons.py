@@ -1,6 +1,7 @@
 """ResNet-20 against Ye et al., pruning in rounds, and the channels of every layer over the seeds."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -10,15 +11,16 @@ from otprune.experiments.paper import Spread
 from otprune.experiments.reproduce.needed import baseline
 from otprune.experiments.reproduce.records import Record, Records
 from otprune.experiments.reproduce.rows import ista, row, sweep, sweeps_of_resnet20
-from otprune.report.columns import Column, column
+from otprune.report.columns import ELSEWHERE, Column, column, slimming_as_elsewhere
 from otprune.report.costs import line
 from otprune.report.points import DATA_NAMES, Point, counted, finetuned, points
-from otprune.report.style import FAINT, INSIDE, ISTA, NS, OT, PAPER, Sketch, figure, legend
+from otprune.report.style import FAINT, INSIDE, ISTA, NS, NS_ELSEWHERE, OT, PAPER, Sketch, figure, legend
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+GROUP_WIDTH = 0.8  # of the bars of a layer
 RULES = {"ot": ("OT", OT, "o"), "ns": ("NS", NS, "s")}
 
 
@@ -59,10 +61,10 @@ def statistics(records: Records) -> Iterator[Sketch]:
     []
     """
     for data in DATA_NAMES:
-        found = {rule: column(records, data, rule) for rule in RULES}
-        if any(found.values()):
-            caption = f"VGG-14 on {DATA_NAMES[data]}, λ=2e-4: channels kept in every layer, mean and spread over seeds."
-            yield Sketch(f"statistics-{data}", caption, partial(_channels, data, found))
+        if any(column(records, data, rule) for rule in RULES):
+            title = f"VGG-14 on {DATA_NAMES[data]}, λ=2e-4 unless said: channels kept in every layer"
+            bars = [list(_bars(records, data, rule)) for rule in RULES]
+            yield Sketch(f"statistics-{data}", f"{title}, mean and spread over seeds.", partial(_channels, title, bars))
 
 
 def _drops(unpruned: float, lines: Mapping[str, Sequence[Point]], by_ista: Sequence[Point]) -> "Figure":
@@ -114,23 +116,46 @@ def _one_iteration(ax: "Axes", record: Record) -> None:
         ax.annotate(str(one["round"]), tuple(place), textcoords="offset points", xytext=(4, 4), fontsize=7.5)
 
 
-def _channels(data: str, found: Mapping[str, Column | None]) -> "Figure":
-    title = f"VGG-14 on {DATA_NAMES[data]}, λ=2e-4: channels kept in every layer"
-    drawn, axes = figure(title, len(RULES), 1, (8.4, 6), sharex=True)
-    for ax, (rule, (name, color, _)) in zip(axes[:, 0], RULES.items(), strict=True):
-        theirs = paper.statistics(data, rule).layers
-        _bars(ax, theirs, -0.2, color=FAINT, label=f"{name}, paper ({paper.table('statistics')['runs']} seeds)")
-        if (ours := found[rule]) is not None:
-            _bars(ax, ours.pruned.layers, 0.2, color=color, label=f"{name}, here ({counted(ours.seeds, 'seed')})")
+@dataclass(frozen=True)
+class _Bars:
+    """What every layer keeps, mean and spread, by somebody."""
+
+    label: str
+    layers: Sequence[Spread]
+    color: str
+
+
+def _bars(records: Records, data: str, rule: str) -> Iterator[_Bars]:
+    """The paper's, ours, and for Network Slimming ours at the λ that it has in the rest of the paper."""
+    name, color, _ = RULES[rule]
+    runs = paper.table("statistics")["runs"]
+    yield _Bars(f"{name}, paper ({counted(runs, 'seed')})", paper.statistics(data, rule).layers, FAINT)
+    if (ours := column(records, data, rule)) is not None:
+        yield _here(name, ours, color)
+    if rule == "ns" and (elsewhere := slimming_as_elsewhere(records, data)) is not None:
+        yield _here(ELSEWHERE, elsewhere, NS_ELSEWHERE)
+
+
+def _here(name: str, found: Column, color: str) -> _Bars:
+    return _Bars(f"{name}, here ({counted(found.seeds, 'seed')})", found.pruned.layers, color)
+
+
+def _channels(title: str, bars: Sequence[Sequence[_Bars]]) -> "Figure":
+    drawn, axes = figure(title, len(bars), 1, (8.4, 6), sharex=True)
+    for ax, group in zip(axes[:, 0], bars, strict=True):
+        for at, one in enumerate(group):
+            _draw_bars(ax, one, GROUP_WIDTH / len(group), at - (len(group) - 1) / 2)
         ax.set_ylabel("channels kept")
         ax.grid(axis="x", visible=False)
         legend(ax, loc="upper left")
     axes[-1, 0].set_xlabel("layer")
-    axes[-1, 0].set_xticks(range(1, len(theirs) + 1))
+    axes[-1, 0].set_xticks(range(1, len(bars[-1][0].layers) + 1))
     return drawn
 
 
-def _bars(ax: "Axes", layers: Sequence[Spread], offset: float, **style: Any) -> None:
-    places = [number + offset for number in range(1, len(layers) + 1)]
-    means, stds = [one.mean for one in layers], [one.std for one in layers]
-    ax.bar(places, means, width=0.38, yerr=stds, error_kw={"elinewidth": 1}, **style)
+def _draw_bars(ax: "Axes", bars: _Bars, width: float, offset: float) -> None:
+    """Bars of a width, so many widths beside the number of their layer."""
+    places = [number + offset * width for number in range(1, len(bars.layers) + 1)]
+    means, stds = [one.mean for one in bars.layers], [one.std for one in bars.layers]
+    style: dict[str, Any] = {"color": bars.color, "label": bars.label, "error_kw": {"elinewidth": 1}}
+    ax.bar(places, means, width=0.95 * width, yerr=stds, **style)

@@ -4,9 +4,8 @@ from collections.abc import Iterator
 
 from otprune.experiments import paper
 from otprune.experiments.paper import Pruned
-from otprune.experiments.reproduce.needed import lam_text
 from otprune.experiments.reproduce.records import Records
-from otprune.report.columns import MODEL, RULES, Column, column, slimming_as_elsewhere
+from otprune.report.columns import ELSEWHERE, RULES, Column, column, slimming_as_elsewhere
 from otprune.report.markdown import WHO, compared, markdown_table
 from otprune.report.picking import picking
 from otprune.report.points import DATA_NAMES, counted
@@ -27,8 +26,7 @@ def statistics(records: Records) -> Iterator[str]:
             for one in _statistics_columns(rule.upper(), paper.statistics(data, rule), column(records, data, rule))
         ]
         if (elsewhere := slimming_as_elsewhere(records, data)) is not None:
-            headed = f"NS at λ={lam_text(paper.slimming_lam(MODEL))}"
-            columns += list(_statistics_columns(headed, paper.statistics(data, "ns"), elsewhere))[1:]
+            columns += list(_statistics_columns(ELSEWHERE, paper.statistics(data, "ns"), elsewhere))[1:]
         layers = [f"layer {number}" for number in range(1, len(paper.table("statistics")["channels"]) + 1)]
         labels = [name, *layers, "total", "FLOPs (M)", "params (M)", "accuracy (%)"]
         header, *lines = zip(labels, *columns, strict=True)

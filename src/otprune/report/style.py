@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 # Colours that the colour-blind tell apart (Okabe and Ito).
 OT, NS, ISTA, BASELINE, PAPER, FAINT = "#0072B2", "#D55E00", "#CC79A7", "#009E73", "#222222", "#999999"
-INSIDE = "#56B4E9"
+INSIDE, NS_ELSEWHERE = "#56B4E9", "#E69F00"
 LOOK: Any = {
     "font.size": 9.5,
     "axes.titlesize": 10,

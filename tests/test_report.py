@@ -10,7 +10,7 @@ import pytest
 from PIL import Image
 
 from otprune.experiments.paper import Spread
-from otprune.experiments.reproduce.needed import baseline
+from otprune.experiments.reproduce.needed import baseline, pruned
 from otprune.experiments.reproduce.records import Records
 from otprune.experiments.reproduce.rows import row, rows, seeds, slimming, sweep, sweeps_of_resnet20
 from otprune.report.claims import claims
@@ -115,6 +115,25 @@ def test_a_stage_is_told_of_the_seeds_that_have_been_through_it(tmp_path: Path) 
     assert found is not None and (found.seeds, found.finetuned) == (2, 1)
     assert "OT, here (2 seeds, 1 fine-tuned)" in "\n".join(statistics(Records(tmp_path)))
     assert re.search(r"\| OT \| λ=2e-4 \|.* % \(1\) \|", "\n".join(sweeps(Records(tmp_path))))
+    (sketch,) = FIGURES["without-training"](Records(tmp_path))
+    assert sketch.caption.endswith(
+        "Each point is the mean over its seeds, 2 of them; bars are their standard deviation."
+    )
+    (sketch,) = FIGURES["accuracy-vs-cost"](Records(tmp_path))
+    assert "over its seeds, 1 to 2 of them" in sketch.caption  # after the first epoch, and at the end
+
+
+def test_the_table_of_resnet20_says_of_how_many_seeds_where_not_all_are_fine_tuned(tmp_path: Path) -> None:
+    """What was pruned is that of the first seed alone, as its accuracy is."""
+    first = sweep("cifar10", "resnet20")[0]
+    second = pruned("cifar10", "resnet20", first.experiment.training.lam, seed=1)
+    made_records.write(tmp_path, [first])
+    alone, _ = resnet20(Records(tmp_path))
+    made_records.write(tmp_path, [second], changed(lambda results: _halved(results).pop("accuracy_finetuned")))
+    both, said, _ = resnet20(Records(tmp_path))
+    one, two = (table.splitlines()[2].split(" | ") for table in (alone, both))
+    assert (one[2:5], one[-1]) == (two[2:5], "1 |") and two[-1] == "2 |" and two[8] == f"{one[8]} (1)"
+    assert said.startswith("In brackets: of how many of the seeds") and "What was pruned is that of the seeds" in said
 
 
 def _halved(results: dict[str, Any]) -> dict[str, Any]:

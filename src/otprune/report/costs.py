@@ -11,7 +11,7 @@ from otprune.experiments import paper
 from otprune.experiments.reproduce.needed import baseline
 from otprune.experiments.reproduce.records import Records
 from otprune.experiments.reproduce.rows import PAIRS, slimming, sweep
-from otprune.report.points import Point, points, subject
+from otprune.report.points import Point, points, subject, told_seeds
 from otprune.report.style import BASELINE, FAINT, NS, OT, PAPER, Sketch, figure, legend
 
 if TYPE_CHECKING:
@@ -53,8 +53,9 @@ def accuracy_vs_cost(records: Records) -> Iterator[Sketch]:
     >>> list(accuracy_vs_cost(Records(Path("nowhere"))))
     []
     """
-    for found in _recorded(records, "finetuned", "scratch"):
-        caption = f"{subject(found.data, found.model)}: test accuracy against pruned FLOPs and parameters."
+    stages = ("finetuned_1", "finetuned", "scratch")
+    for found in _recorded(records, *stages):
+        caption = _caption(found, "test accuracy against pruned FLOPs and parameters", stages)
         yield Sketch(f"accuracy-vs-cost-{found.data}-{found.model}", caption, partial(_against_cost, found))
 
 
@@ -65,9 +66,14 @@ def without_training(records: Records) -> Iterator[Sketch]:
     >>> list(without_training(Records(Path("nowhere"))))
     []
     """
-    for found in _recorded(records, "pruned", "recalibrated"):
-        caption = f"{subject(found.data, found.model)}: test accuracy of pruned networks without any training."
+    stages = ("pruned", "recalibrated")
+    for found in _recorded(records, *stages):
+        caption = _caption(found, "test accuracy of pruned networks without any training", stages)
         yield Sketch(f"without-training-{found.data}-{found.model}", caption, partial(_untrained, found))
+
+
+def _caption(found: Pair, what: str, stages: Sequence[str]) -> str:
+    return f"{subject(found.data, found.model)}: {what}. {told_seeds((*found.ot, *found.ns), stages)}".strip()
 
 
 def _recorded(records: Records, *stages: str) -> Iterator[Pair]:

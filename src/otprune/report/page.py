@@ -23,6 +23,11 @@ draws what is there; `otprune reproduce` lists all. Accuracy is that of the last
 are counted as the paper counts them. NS is Network Slimming, OT is Optimal Thresholding; pruned networks have no masks,
 their channels are gone. NS trains with a λ of its own, as in the paper, but for the statistics over seeds, where both
 train with the same."""
+OF_SEEDS = (
+    "Where networks are averaged, one of which several seeds were run counts once: as the average of those of its "
+    "seeds that have been through all stages that the claim is about. The tables below say how many have been through "
+    "which."
+)
 BOLD = "Bold differences lie outside the paper's spread (one standard deviation)."
 
 
@@ -69,6 +74,7 @@ def _claims(records: Records) -> Iterator[str]:
     yield "## What was measured of each claim"
     lines = [(c.text, f"**{c.verdict}** {c.scope}".strip(), c.evidence or NONE, f"[{c.row}](#{c.row})") for c in found]
     yield markdown_table(("claim", "here", "measured", "see"), lines, texts=4)
+    yield OF_SEEDS
 
 
 def _not_run(records: Records) -> str:

@@ -52,10 +52,9 @@ class Point:
         """How many layers would have gone as a whole, had not one channel of each been kept; the most of any seed."""
         return max(run.get("emptied", 0) for run in self.runs)
 
-    @property
-    def branches(self) -> float | None:
-        """How many branches went as a whole, on average; nothing where no record says."""
-        found = [run["branches"] for run in self._through("branches")]
+    def branches(self, *stages: str) -> float | None:
+        """How many branches went as a whole, on average of those through these stages; nothing where no record says."""
+        found = [run["branches"] for run in self._through("branches", *stages)]
         return statistics.fmean(found) if found else None
 
     def accuracy(self, stage: str) -> Spread:
@@ -123,6 +122,21 @@ def finetuned(records: Records, needs: Sequence[Needed]) -> list[Point]:
     """
     found = [point for point in points(records, needs) if point.seeds("finetuned")]
     return sorted(found, key=lambda point: point.cost("parameters", "finetuned").mean)
+
+
+def told_seeds(found: Sequence[Point], stages: Iterable[str]) -> str:
+    """A sentence on how many seeds points are means of, after each of some stages; nothing where each is of one.
+
+    >>> shares = {"flops": 40.0, "parameters": 60.0}
+    >>> one, other = {**shares, "pruned": 80.0}, {**shares, "pruned": 70.0}
+    >>> told_seeds([Point("λ=1e-4", (one,)), Point("λ=2e-4", (one, other))], ["pruned"])
+    'Each point is the mean over its seeds, 1 to 2 of them; bars are their standard deviation.'
+    """
+    counts = {count for point in found for stage in stages if (count := point.seeds(stage))}
+    if max(counts, default=1) == 1:
+        return ""
+    many = " to ".join(str(count) for count in sorted({min(counts), max(counts)}))
+    return f"Each point is the mean over its seeds, {many} of them; bars are their standard deviation."
 
 
 def pruned_share(results: Mapping[str, Any], kind: str) -> float:

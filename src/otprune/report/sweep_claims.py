@@ -144,7 +144,7 @@ def lossless(pairs: Sequence[Pair]) -> Claim:
     before = {_name(p): min(_worst(p, "pruned"), default=0.0) for p in pairs}
     evidence = [
         f"{name}: {min(one):+.2f} points at worst, over {CLOSE:g} lost by {sum(value < -CLOSE for value in one)} of "
-        f"{len(one)}; as pruned {before[name]:+.2f}"
+        f"{counted(len(one), 'run')}; as pruned {before[name]:+.2f}"
         for name, one in found.items()
     ]
     text = f"New: recalibrated, without any training, OT loses at most {CLOSE:g} points."

@@ -29,6 +29,8 @@ STAGES = {
     "finetuned": "fine-tuned",
     "scratch": "from scratch",
 }
+BRACKETS = "In brackets: of how many of the seeds, where not all have been through the stage."
+OF_FINETUNED = "What was pruned is that of the seeds that were fine-tuned."
 DROP_STAGES = ("sparse", "recalibrated", "finetuned_1", "finetuned")
 Table = Callable[[Records], Iterator[str]]
 
@@ -94,8 +96,8 @@ def sweeps(records: Records) -> Iterator[str]:
         if rows:
             header = (subject(data, model), "", "pruned FLOPs", "pruned params", *STAGES.values(), "seeds")
             yield markdown_table(header, [_sweep_row(method, point) for method, point in rows], texts=2)
-        if any(0 < point.seeds(stage) < point.seeds() for _, point in rows for stage in STAGES):
-            yield "In brackets: of how many of the seeds, where not all have been through the stage."
+        if any(_are_some(point, stage) for _, point in rows for stage in STAGES):
+            yield BRACKETS
 
 
 def _sweep_row(method: str, point: Point) -> list[str]:
@@ -105,10 +107,14 @@ def _sweep_row(method: str, point: Point) -> list[str]:
 
 def _cell(point: Point, stage: str) -> str:
     """The accuracy, and of how many seeds where it is not of all."""
-    seeds = point.seeds(stage)
-    if not seeds:
+    if not point.seeds(stage):
         return NONE
-    return percent(point.accuracy(stage).mean) + (f" ({seeds})" if seeds < point.seeds() else "")
+    return percent(point.accuracy(stage).mean) + (f" ({point.seeds(stage)})" if _are_some(point, stage) else "")
+
+
+def _are_some(point: Point, stage: str) -> bool:
+    """Whether some seeds, but not all, have been through a stage."""
+    return 0 < point.seeds(stage) < point.seeds()
 
 
 def resnet20(records: Records) -> Iterator[str]:
@@ -125,19 +131,22 @@ def resnet20(records: Records) -> Iterator[str]:
     rows = [[rule, f"{point.label}, our run", *_drop(point, full)] for rule, point in found]
     for share, accuracy in zip(theirs["removed_parameters"], theirs["accuracy"], strict=True):
         lost = f"{theirs['baseline'] - accuracy:.2f}"
-        cells = [NONE, percent(100 * share, 0), NONE, NONE, NONE, NONE, percent(accuracy), lost]
+        cells = [NONE, percent(100 * share, 0), NONE, NONE, NONE, NONE, percent(accuracy), lost, NONE]
         rows.append(["Ye et al.", "as they report", *cells])
     costs = ("pruned FLOPs", "pruned params", "whole branches gone")
-    header = ("ResNet-20 on CIFAR-10", "", *costs, *map(STAGES.__getitem__, DROP_STAGES), "points lost")
+    header = ("ResNet-20 on CIFAR-10", "", *costs, *map(STAGES.__getitem__, DROP_STAGES), "points lost", "seeds")
     yield markdown_table(header, rows, texts=2)
+    if any(_are_some(point, stage) for _, point in found for stage in DROP_STAGES):
+        yield f"{BRACKETS} {OF_FINETUNED}"
     yield from _resnet20_baseline(full)
 
 
 def _drop(point: Point, full: float | None) -> list[str]:
     costs = [percent(point.cost(kind, "finetuned").mean, 1) for kind in ("flops", "parameters")]
-    branches = NONE if point.branches is None else f"{point.branches:g}"
+    branches = point.branches("finetuned")
     stages = [_cell(point, stage) for stage in DROP_STAGES]
-    return [*costs, branches, *stages, NONE if full is None else f"{full - point.accuracy('finetuned').mean:.2f}"]
+    lost = NONE if full is None else f"{full - point.accuracy('finetuned').mean:.2f}"
+    return [*costs, NONE if branches is None else f"{branches:g}", *stages, lost, str(point.seeds())]
 
 
 def _resnet20_baseline(full: float | None) -> Iterator[str]:

@@ -37,7 +37,7 @@ def threshold_at_the_edge(records: Records) -> Claim:
         f"In the network of the demo, λ={lam_text(asked.experiment.training.lam)}, OT's threshold is at the edge: up "
         f"to it at most {CLOSE:g} points are lost; past it fine-tuning cannot mend."
     )
-    name, record = "the threshold is at the edge", records.find(asked)
+    name, record = "OT's threshold is at the edge: any higher does damage", records.find(asked)
     if record is None:
         return Claim(name, text, {}, "", "threshold-demo", (VGG,))
     full, at = record.content["accuracy_sparse"], {one["shift"]: one for one in record.content["shifts"]}
@@ -64,7 +64,9 @@ def rounds_are_stable(records: Records) -> Claim:
     evidence = [f"{restart}: a further round takes at most {100 * one:.1f} %" for restart, one in found.items()]
     text = f"Iterative OT is stable: a further round takes less than {100 * FEW:g} % of the FLOPs that are left."
     judged = {VGG: all(one < FEW for one in found.values())} if found else {}
-    return Claim("iterative OT is stable", text, judged, listed(evidence), "iterative", (VGG,))
+    return Claim(
+        "OT in rounds is stable: further rounds remove little", text, judged, listed(evidence), "iterative", (VGG,)
+    )
 
 
 def one_shot_beats_rounds(records: Records) -> Claim:
@@ -81,7 +83,9 @@ def one_shot_beats_rounds(records: Records) -> Claim:
     found = {name: values for name, values in measured.items() if values}
     text = "OT in one shot is more accurate than NS in rounds."
     judged = {VGG: all(on_average_above(found).values())} if found else {}
-    return Claim("OT in one shot above NS in rounds", text, judged, averages(found), "iterative", (VGG,))
+    return Claim(
+        "OT in one shot is more accurate than NS in rounds", text, judged, averages(found), "iterative", (VGG,)
+    )
 
 
 def branches_go(records: Records) -> Claim:
@@ -100,7 +104,7 @@ def branches_go(records: Records) -> Claim:
     most = {name: max(one) for name, one in found.items() if one}
     evidence = [f"{name}: of up to {counted(one, 'block')} the whole branch goes" for name, one in most.items()]
     judged = {name: one > 0 for name, one in most.items()}
-    return Claim("whole branches can be removed", text, judged, listed(evidence), "resnet20", tuple(found))
+    return Claim("whole residual branches can be removed", text, judged, listed(evidence), "resnet20", tuple(found))
 
 
 def loses_less_than_reported(records: Records, way: str = "OT") -> Claim:
@@ -116,7 +120,7 @@ def loses_less_than_reported(records: Records, way: str = "OT") -> Claim:
     lost = [theirs["baseline"] - accuracy for accuracy in theirs["accuracy"]]
     places = [(100 * share, points) for share, points in zip(theirs["removed_parameters"], lost, strict=True)]
     text = f"ResNet-20: {way} loses less accuracy than Ye et al. report."
-    return _compared_losses(f"{way} above Ye et al.", text, records, places, way)
+    return _compared_losses(f"{way} loses less accuracy than Ye et al. report", text, records, places, way)
 
 
 def loses_less_than_ista(records: Records, way: str = "OT") -> Claim:
@@ -128,7 +132,7 @@ def loses_less_than_ista(records: Records, way: str = "OT") -> Claim:
     """
     places = _losses(records, finetuned(records, ista()))
     text = f"{NEW}on ResNet-20, {way} loses less accuracy than our own run of ISTA."
-    return _compared_losses(f"{NEW}{way} above our ISTA", text, records, places, way)
+    return _compared_losses(f"{NEW}{way} loses less than our own run of ISTA", text, records, places, way)
 
 
 def headline(records: Records) -> Claim:
@@ -140,7 +144,7 @@ def headline(records: Records) -> Claim:
     """
     asked = paper.table("points")["headline"]
     where = subject(asked["data"], asked["model"])
-    name = f"the headline: {asked['accuracy']:g} % at {asked['flops'] / 1e6:.0f}M FLOPs"
+    name = f"the headline: OT reaches {asked['accuracy']:g} % with {asked['flops'] / 1e6:.0f}M FLOPs"
     text = f"{where}: {_reached(asked['accuracy'], asked)}, by OT, fine-tuned."
     found = [one for one in _sweep(records, asked["data"], asked["model"]) if "accuracy_finetuned" in one]
     costs = ("flops", "parameters")
@@ -163,7 +167,7 @@ def holds_on_ilsvrc(records: Records) -> Claim:
     """
     text = "ILSVRC-2012: with fewer FLOPs, OT's VGG-16-BN and PreResNet-50 are more accurate than NS's."
     networks = tuple(f"{MODEL_NAMES[model]} on ILSVRC-2012" for model in paper.table("ilsvrc"))
-    return Claim("OT above NS on ILSVRC-2012", text, {}, "the images are not here", "ilsvrc", networks)
+    return Claim("OT is more accurate than NS on ILSVRC-2012", text, {}, "the images are not here", "ilsvrc", networks)
 
 
 OTHER_CLAIMS: tuple[Callable[[Records], Claim], ...] = (

@@ -31,7 +31,7 @@ def cheaper_over_seeds(records: Records) -> Claim:
         f"{DATA_NAMES[data]}: {100 * shares[data]:.1f} % of NS's FLOPs with {_told(those)}"
         for data, those in found.items()
     ]
-    return Claim("over seeds, OT costs less than NS", text, judged, listed(evidence), ROW, _asked())
+    return Claim("same λ, over seeds: OT has fewer FLOPs than NS", text, judged, listed(evidence), ROW, _asked())
 
 
 def better_over_seeds(records: Records) -> Claim:
@@ -45,7 +45,7 @@ def better_over_seeds(records: Records) -> Claim:
     gains = {data: list(map(_gain, those)) for data, those in _found(records).items()}
     evidence = [f"{DATA_NAMES[data]}: {averaged(one, 'seed')}{_too_few(one)}" for data, one in gains.items()]
     judged = _judged(gains, {data: fmean(one) > 0 for data, one in gains.items()})
-    return Claim("over seeds, OT above NS", text, judged, listed(evidence), ROW, _asked())
+    return Claim("same λ, over seeds: OT is more accurate than NS", text, judged, listed(evidence), ROW, _asked())
 
 
 def slimming_breaks_over_seeds(records: Records) -> Claim:
@@ -66,7 +66,9 @@ def slimming_breaks_over_seeds(records: Records) -> Claim:
         for data, number in broken.items()
     ]
     judged = _judged(past, {data: number == len(past[data]) for data, number in broken.items()})
-    return Claim("New: how far NS can prune, at OT's λ", text, judged, listed(evidence), ROW, _asked())
+    return Claim(
+        "New: at OT's λ, too, NS empties layers past these limits", text, judged, listed(evidence), ROW, _asked()
+    )
 
 
 def less_damage_over_seeds(records: Records) -> Claim:
@@ -86,7 +88,7 @@ def less_damage_over_seeds(records: Records) -> Claim:
         for data, (ours, theirs) in means.items()
     ]
     judged = _judged(damages, {data: ours < theirs for data, (ours, theirs) in means.items()})
-    return Claim("New: less damage than NS, at OT's λ", text, judged, listed(evidence), ROW, _asked())
+    return Claim("New: at the same λ, too, OT does less damage than NS", text, judged, listed(evidence), ROW, _asked())
 
 
 def _judged(seeds: Mapping[str, Sequence[Any]], holds: Mapping[str, bool | None]) -> dict[str, bool | None]:

@@ -29,7 +29,8 @@ def above_slimming(pairs: Sequence[Pair]) -> Claim:
         f"OT is more accurate than NS at NS's own λ at high sparsity: from {HIGH_SPARSITY:g} % of the FLOPs pruned on, "
         "fine-tuned."
     )
-    return Claim("OT above NS at high sparsity", text, on_average_above(found), evidence, ROW, _asked(pairs))
+    name = f"OT is more accurate than NS, {HIGH_SPARSITY:g} % of the FLOPs pruned or more"
+    return Claim(name, text, on_average_above(found), evidence, ROW, _asked(pairs))
 
 
 def above_slimming_from_scratch(pairs: Sequence[Pair]) -> Claim:
@@ -41,7 +42,9 @@ def above_slimming_from_scratch(pairs: Sequence[Pair]) -> Claim:
     found = _margins(pairs, "scratch", HIGH_SPARSITY)
     evidence = _with_what_breaks(found, pairs, "scratch", HIGH_SPARSITY)
     text = "OT's architectures are better than NS's at high sparsity, too: the same, trained from scratch."
-    return Claim("the same, trained from scratch", text, on_average_above(found), evidence, ROW, _asked(pairs))
+    return Claim(
+        "the same, pruned networks trained from scratch", text, on_average_above(found), evidence, ROW, _asked(pairs)
+    )
 
 
 def above_slimming_by_parameters(pairs: Sequence[Pair]) -> Claim:
@@ -56,7 +59,9 @@ def above_slimming_by_parameters(pairs: Sequence[Pair]) -> Claim:
     ways = {name: f"ahead at {ahead[name]}" for name in found}
     evidence = _with_what_breaks(found, pairs, "finetuned", 0.0, "parameters", ways)
     text = "In most cases OT is more accurate than NS at NS's own λ with as many parameters pruned, fine-tuned."
-    return Claim("OT above NS, by parameters", text, judged, evidence, ROW, _asked(pairs))
+    return Claim(
+        "OT is more accurate than NS with as many parameters pruned", text, judged, evidence, ROW, _asked(pairs)
+    )
 
 
 def slimming_breaks(pairs: Sequence[Pair]) -> Claim:
@@ -74,7 +79,7 @@ def slimming_breaks(pairs: Sequence[Pair]) -> Claim:
     evidence = [f"{name}: {_how_far(networks)}" for name, networks in found.items()]
     stated = ", ".join(f"{limit:g} % of {name}" for name, limit in limits.items())
     text = f"NS can prune no more FLOPs than {stated}: whole layers would go. At NS's own λ."
-    return Claim("how far NS can prune", text, judged, listed(evidence), ROW, tuple(limits))
+    return Claim("past the paper's limits, NS empties whole layers", text, judged, listed(evidence), ROW, tuple(limits))
 
 
 def one_epoch_is_enough(pairs: Sequence[Pair]) -> Claim:
@@ -86,7 +91,7 @@ def one_epoch_is_enough(pairs: Sequence[Pair]) -> Claim:
     found = {_name(p): one for p in pairs if (one := gaps(p.ot, "finetuned", "finetuned_1"))}
     text = f"One epoch of fine-tuning is enough for OT: 39 more gain at most {CLOSE:g} points on average."
     judged = {name: fmean(one) <= CLOSE for name, one in found.items()}
-    return Claim("one epoch is enough for OT", text, judged, averages(found), ROW, _asked(pairs))
+    return Claim("one epoch of fine-tuning is enough for OT", text, judged, averages(found), ROW, _asked(pairs))
 
 
 def one_epoch_is_not_enough_for_slimming(pairs: Sequence[Pair]) -> Claim:
@@ -105,7 +110,9 @@ def one_epoch_is_not_enough_for_slimming(pairs: Sequence[Pair]) -> Claim:
         for name, (theirs, ours) in found.items()
     ]
     text = "NS needs the other 39 epochs more than OT does."
-    return Claim("NS needs more epochs", text, judged, listed(evidence), ROW, _asked(pairs))
+    return Claim(
+        "NS needs further epochs of fine-tuning more than OT", text, judged, listed(evidence), ROW, _asked(pairs)
+    )
 
 
 def scratch_above_finetuned(pairs: Sequence[Pair]) -> Claim:
@@ -118,7 +125,7 @@ def scratch_above_finetuned(pairs: Sequence[Pair]) -> Claim:
     judged = {_name(p): abs(fmean(one)) < CLOSE if p.model == "densenet121" else fmean(one) > 0 for p, one in found}
     text = "Trained from scratch, OT's networks are more accurate than fine-tuned, except DenseNet's, which are alike."
     evidence = averages({_name(p): one for p, one in found})
-    return Claim("from scratch above fine-tuned", text, judged, evidence, ROW, _asked(pairs))
+    return Claim("OT's networks are better from scratch than fine-tuned", text, judged, evidence, ROW, _asked(pairs))
 
 
 def less_damage(pairs: Sequence[Pair]) -> Claim:
@@ -131,7 +138,7 @@ def less_damage(pairs: Sequence[Pair]) -> Claim:
     text = "Without any training, OT damages a network less than NS does at its own λ."
     judged, row = on_average_above(found), "without-training"
     evidence = _with_what_breaks(found, pairs, "pruned", 0.0)
-    return Claim("OT does less damage than NS", text, judged, evidence, row, _asked(pairs))
+    return Claim("before any fine-tuning, OT does less damage than NS", text, judged, evidence, row, _asked(pairs))
 
 
 def lossless(pairs: Sequence[Pair]) -> Claim:
@@ -149,9 +156,8 @@ def lossless(pairs: Sequence[Pair]) -> Claim:
     ]
     text = f"New: recalibrated, without any training, OT loses at most {CLOSE:g} points."
     judged = {name: min(one) >= -CLOSE for name, one in found.items()}
-    return Claim(
-        "New: recalibrated, 0.5 points lost at most", text, judged, listed(evidence), "without-training", _asked(pairs)
-    )
+    name = f"New: recalibrated, not fine-tuned, OT loses at most {CLOSE:g} points"
+    return Claim(name, text, judged, listed(evidence), "without-training", _asked(pairs))
 
 
 SWEEP_CLAIMS: tuple[Callable[[Sequence[Pair]], Claim], ...] = (

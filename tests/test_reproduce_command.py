@@ -119,8 +119,9 @@ def test_a_record_that_lost_something_is_refused_by_name(lost: str, tmp_path: Pa
 
 @pytest.mark.parametrize("content", ["", "{}"])
 def test_a_damaged_record_stops_what_needs_it_by_name_and_nothing_else(
-    content: str, all_made: Path, tmp_path: Path
+    content: str, all_made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(Workshop, "data", lambda *_: pytest.fail("it would be trained"))
     results = Path(shutil.copytree(all_made, tmp_path / "results"))
     damaged = results / f"{row('iterative').needs[1].place}.json"
     damaged.write_text(content)

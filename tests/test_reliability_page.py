@@ -42,5 +42,5 @@ def test_what_differs_too_much_is_not_said_to_agree() -> None:
 def test_a_test_that_failed_or_was_skipped_on_a_gpu_is_not_among_those_that_passed() -> None:
     ended = {"a.py::one": "passed", "a.py::two": "failed", "b.py::three": "skipped"}
     said = on_a_gpu({"tests": {name: {"outcome": outcome} for name, outcome in ended.items()}})
-    assert said.startswith("**1 of 3 tests passed**") and "Failed: `a.py::two`." in said
+    assert said.startswith("**1 of 3 tests passed**") and "Failed: `a.py::two`. Skipped: `b.py::three`." in said
     assert "Without a result there: `tests/test_augment.py`, " in said

@@ -194,11 +194,15 @@ def on_a_gpu(record: Record) -> str:
     """What the tests that need a GPU came to."""
     outcomes = {name: test["outcome"] for name, test in record["tests"].items()}
     passed = sum(outcome == "passed" for outcome in outcomes.values())
-    failed = [f"`{name}`" for name, outcome in outcomes.items() if outcome == "failed"]
-    told = f" Failed: {', '.join(failed)}." if failed else ""
+    ended = {kind: [name for name, outcome in outcomes.items() if outcome == kind] for kind in ("failed", "skipped")}
+    told = "".join(f" {kind.capitalize()}: {_quoted(names)}." for kind, names in ended.items() if names)
     others = sorted(set(files_with_gpu_tests()) - {name.partition("::")[0] for name in outcomes})
-    told += f" Without a result there: {', '.join(f'`{file}`' for file in others)}." if others else ""
+    told += f" Without a result there: {_quoted(others)}." if others else ""
     return f"**{passed} of {len(outcomes)} tests passed** of those that need a GPU, which CI skips.{told}"
+
+
+def _quoted(names: Sequence[str]) -> str:
+    return ", ".join(f"`{name}`" for name in names)
 
 
 SECTIONS: dict[str, tuple[str, str, Callable[[Record], str]]] = {

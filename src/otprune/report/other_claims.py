@@ -60,10 +60,10 @@ def rounds_are_stable(records: Records) -> Claim:
     >>> rounds_are_stable(Records(Path("nowhere"))).verdict.value
     'not yet measured'
     """
-    found = {_restart(one): max(_further(one)) for one in _rounds(records, "ot")}
-    evidence = [f"{restart}: a further round takes at most {100 * one:.1f} %" for restart, one in found.items()]
+    found = {_restart(one): _further(one) for one in _rounds(records, "ot")}
+    evidence = [f"{restart}: further rounds take {_percents(shares)}" for restart, shares in found.items()]
     text = f"Iterative OT is stable: a further round takes less than {100 * FEW:g} % of the FLOPs that are left."
-    judged = {VGG: all(one < FEW for one in found.values())} if found else {}
+    judged = {VGG: max(map(max, found.values())) < FEW} if found else {}
     return Claim(
         "OT in rounds is stable: further rounds remove little", text, judged, listed(evidence), "iterative", (VGG,)
     )
@@ -240,6 +240,10 @@ def _further(record: Record) -> list[float]:
     """The share of the FLOPs left that each round after the first removes; nothing where there was no further one."""
     left: list[float] = [one["flops"] for one in record.content["rounds"]]
     return [1 - now / before for before, now in pairwise(left)] or [0.0]
+
+
+def _percents(shares: Sequence[float]) -> str:
+    return ", ".join(f"{100 * share:.1f}" for share in shares) + " %"
 
 
 def _reached(accuracy: float, cost: Mapping[str, float]) -> str:

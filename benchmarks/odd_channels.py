@@ -7,7 +7,6 @@ python benchmarks/odd_channels.py --json results/odd_channels.json
 """
 
 import argparse
-from collections.abc import Callable
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -15,9 +14,8 @@ from unittest import mock
 
 import torch
 from measuring import interval_of_median, write_record
-from measuring.made_runs import epoch_ms, made_images, made_model, made_run
+from measuring.made_runs import made_images, made_model, timed_step
 from measuring.restored import restored
-from torch import nn
 
 from otprune.experiments.reproduce.records import Record, Records
 from otprune.training.data.images import Dataset
@@ -57,20 +55,13 @@ def measure(record: Record, data: Dataset, options: argparse.Namespace) -> dict[
     """Milliseconds a step of the network as it is trained, not widened, and unpruned, in turn."""
     torch.manual_seed(options.seed)
     with mock.patch("otprune.training.step.widen", return_value={}):
-        narrow = timed(restored(record), data, options)
-    wide = timed(restored(record), data, options)
-    unpruned = timed(made_model(record.experiment.model, options), data, options)
+        narrow = timed_step(restored(record), data, options)
+    wide = timed_step(restored(record), data, options)
+    unpruned = timed_step(made_model(record.experiment.model, options), data, options)
     rounds = [(narrow(), wide(), unpruned()) for _ in range(options.repeats)]
     ratios = [before / after for before, after, _ in rounds]
     medians = dict(zip(("narrow_ms", "wide_ms", "unpruned_ms"), map(median, zip(*rounds, strict=True)), strict=True))
     return {**medians, "ratio": median(ratios), "ratio_interval": interval_of_median(ratios), "rounds_ms": rounds}
-
-
-def timed(model: nn.Module, data: Dataset, options: argparse.Namespace) -> Callable[[], float]:
-    """What tells the milliseconds of a step; the step is compiled before."""
-    run = made_run(model.to(options.device), data, options)
-    epoch_ms([run])
-    return lambda: epoch_ms([run])
 
 
 def line(place: str, found: dict[str, Any]) -> str:

@@ -13,7 +13,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from measuring import in_turn, interval_of_median, write_record
+from measuring import in_turn, ratio_of, write_record
 from measuring.kernels import time_by_kind
 from measuring.made_runs import epoch_ms, made_images, made_model, made_run, seconds
 from measuring.plain_loop import PlainLoop
@@ -72,13 +72,7 @@ def measure(name: str, options: argparse.Namespace) -> dict[str, Any]:
 
 def compared(pairs: list[tuple[float, float]]) -> dict[str, Any]:
     """The plain loop's time, and how many times ours it is."""
-    ratios = [plain / ours for plain, ours in pairs]
-    return {
-        "plain_ms": median(plain for plain, _ in pairs),
-        "ratio": median(ratios),
-        "ratio_interval": interval_of_median(ratios),
-        "pairs_ms": pairs,
-    }
+    return {"plain_ms": median(plain for plain, _ in pairs), **ratio_of(pairs)}
 
 
 def side_by_side(name: str, data: Dataset, count: int, options: argparse.Namespace) -> float:

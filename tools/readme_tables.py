@@ -208,8 +208,25 @@ def odd_channels(record: Record) -> str:
         "**`benchmarks/odd_channels.py`**: most layers of a pruned network have no multiple of eight channels, and a "
         f"GPU is slow with those. otprune trains them in wider tensors, with zeros beside them.\n\n{table}\n\n"
         f"Batch {record['configuration']['batch']}; medians, in turn; {measured_with(record['provenance'])}."
-        + (f" {record['remark']}" if "remark" in record else "")
+        + _remark(record)
     )
+
+
+def combined_kernels(record: Record) -> str:
+    """What a training step on a GPU gains from fewer launches."""
+    told = (
+        f"{name} {found['combined_ms']:.2f} ms, apart {found['apart_ms']:.2f} ms ({found['ratio']:.2f}×)"
+        for name, found in record["results"].items()
+    )
+    return (
+        "**`benchmarks/combined_kernels.py`**: small kernels of a training step on a GPU that need nothing of each "
+        f"other are launched as one: {'; '.join(told)}. Medians, in turn; {measured_with(record['provenance'])}."
+        + _remark(record)
+    )
+
+
+def _remark(record: Record) -> str:
+    return f" {record['remark']}" if "remark" in record else ""
 
 
 def _widths(place: str, found: Record) -> tuple[str, ...]:
@@ -219,6 +236,7 @@ def _widths(place: str, found: Record) -> tuple[str, ...]:
 
 SECTIONS: dict[str, Callable[[Record], str]] = {
     "odd_channels.json": odd_channels,
+    "combined_kernels.json": combined_kernels,
     "deployed-vgg14.json": deployed,
     "demo.json": demo,
     "fuzz.json": fuzz,

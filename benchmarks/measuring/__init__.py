@@ -4,6 +4,7 @@ import argparse
 import json
 import math
 from collections.abc import Callable
+from statistics import median
 from typing import Any
 
 from otprune.files import write_atomically
@@ -27,6 +28,16 @@ def interval_of_median(values: list[float]) -> tuple[float, float]:
     ordered, half_width = sorted(values), 0.98 * math.sqrt(len(values))
     lowest = max(0, math.floor(len(values) / 2 - half_width))
     return ordered[lowest], ordered[-1 - lowest]
+
+
+def ratio_of(pairs: list[tuple[float, float]]) -> dict[str, Any]:
+    """How many times the second the first is, and between which bounds, of pairs measured in turn.
+
+    >>> ratio_of([(3.0, 2.0)])["ratio"]
+    1.5
+    """
+    ratios = [first / second for first, second in pairs]
+    return {"ratio": median(ratios), "ratio_interval": interval_of_median(ratios), "pairs_ms": pairs}
 
 
 def write_record(benchmark: str, options: argparse.Namespace, results: Any) -> None:

@@ -30,6 +30,13 @@ def made_run(model: torch.nn.Module, data: Dataset, options: argparse.Namespace)
     return Run(model, data, Training(epochs=10**6, batch=options.batch, seed=options.seed))
 
 
+def timed_step(model: torch.nn.Module, data: Dataset, options: argparse.Namespace) -> Callable[[], float]:
+    """What tells the milliseconds of a step; the step is compiled before."""
+    run = made_run(model.to(options.device), data, options)
+    epoch_ms([run])
+    return lambda: epoch_ms([run])
+
+
 def epoch_ms(runs: list[Run]) -> float:
     """Milliseconds a step of one epoch of all runs, from the drawing of its images to the last step."""
     return 1e3 * seconds(lambda: train_epoch(runs)) / runs[0].steps

@@ -7,6 +7,8 @@ from typing import Any
 import torch
 
 COMPILED_NETWORKS = 10_000
+# A step is many small kernels: those that need nothing of each other are launched as one.
+COMBINED = {"combo_kernels": True}
 
 
 @functools.cache
@@ -18,7 +20,7 @@ def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
     """
     from otprune.training.side_gradients import WeightGradientsAside  # it loads torch's compiler, which takes a while
 
-    options: dict[str, Any] = {"post_grad_custom_post_pass": WeightGradientsAside()}
+    options: dict[str, Any] = {"post_grad_custom_post_pass": WeightGradientsAside(), **COMBINED}
     result = torch.compile(function, fullgraph=True, dynamic=False, options=options)
     # Each pruned network of a sweep has shapes of its own, and torch gives up at the ninth unless told otherwise.
     enough = torch._dynamo.config.patch(

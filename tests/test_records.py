@@ -62,6 +62,27 @@ def test_a_record_of_another_kind_is_refused(tmp_path: Path) -> None:
         Records(tmp_path).find(asked)
 
 
+@pytest.mark.parametrize(
+    ("name", "value", "why"),
+    [("flops", "many", r"rounds\[1\]\.flops is 'many'"), ("accuracy", "x", r"rounds\[1\]\.accuracy is 'x'")],
+)
+def test_a_damaged_round_is_named(name: str, value: str, why: str, tmp_path: Path) -> None:
+    asked = rounds("cifar10", "vgg14", 1e-4, Restart.FINETUNED)
+    content = made_records.record(asked)
+    content["rounds"][1][name] = value
+    made_records.write(tmp_path, [asked], lambda needed: content)
+    with pytest.raises(TrainingError, match=why):
+        Records(tmp_path).find(asked)
+
+
+def test_rounds_that_start_otherwise_are_refused(tmp_path: Path) -> None:
+    asked = rounds("cifar10", "vgg14", 1e-4, Restart.SCRATCH)
+    other = {**made_records.record(asked), "restart": "finetuned"}
+    made_records.write(tmp_path, [asked], lambda needed: other)
+    with pytest.raises(TrainingError, match="has restart=finetuned, and the run asked for scratch"):
+        Records(tmp_path).find(asked)
+
+
 def test_a_file_of_something_else_is_passed_by(tmp_path: Path) -> None:
     made_records.write(tmp_path, [OT])
     (tmp_path / "cifar10/vgg14/latency.json").write_text('{"milliseconds": 3}')

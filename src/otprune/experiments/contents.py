@@ -104,6 +104,16 @@ class Feeding(TypedDict, total=False):
     classes: list[str]
 
 
+class Round(TypedDict):
+    """A round of several, and what is left of the first model's cost after it."""
+
+    round: int
+    accuracy: float | None
+    flops: float
+    parameters: float
+    results: Results
+
+
 class Record(TypedDict, total=False):
     """record.json: a run, or several prunings of one."""
 
@@ -112,7 +122,7 @@ class Record(TypedDict, total=False):
     results: Results
     shifts: list[Shifted]
     gammas: dict[str, list[float]]
-    rounds: list[dict[str, Any]]
+    rounds: list[Round]
     provenance: dict[str, Any]
     provenance_by_stage: dict[str, list[dict[str, Any]]]
 

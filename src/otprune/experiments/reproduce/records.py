@@ -205,6 +205,8 @@ def _differ_in_seed_alone(one: Experiment, other: Experiment) -> bool:
 def _require_same(record: Record, needed: Needed, folder: Path) -> None:
     where = folder / f"{record.place}.json"
     found, asked = flat(record.experiment.to_dict()), flat(needed.experiment.to_dict())
+    if needed.restart is not None:
+        found["restart"], asked["restart"] = record.content.get("restart"), needed.restart
     for name, value in asked.items():
         if found[name] != value:
             raise TrainingError(f"{where}: has {name}={found[name]}, and the run asked for {value}. Move it elsewhere.")

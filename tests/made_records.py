@@ -71,9 +71,9 @@ def pruned(needed: Needed) -> dict[str, Any]:
 
 def results(needed: Needed, share: float) -> dict[str, Any]:
     """What is measured of a network that keeps a share of its cost."""
-    draw = random.Random(needed.place)
+    draw, training = random.Random(needed.place), random.Random(needed.trained_at)
     slims = needed.experiment.pruning.rule == "ns"
-    full, loss = 0.937 + draw.gauss(0, 1e-3), (0.03 + 0.05 * slims) * (1 - share) ** 4
+    full, loss = 0.937 + training.gauss(0, 1e-3), (0.03 + 0.05 * slims) * (1 - share) ** 4
     kept = [max(1, round(channels * share**0.5)) for channels in CHANNELS]
     accuracies = {
         "sparse": full,

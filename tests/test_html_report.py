@@ -177,7 +177,7 @@ def test_what_is_no_run_is_refused_with_what_to_give(tmp_path: Path) -> None:
         subjects([tmp_path / "sweep"])
     with pytest.raises(TrainingError, match=r"demo\.json: is not the record of one run"):
         subjects([VGG.parents[2] / "demo.json"])
-    with pytest.raises(TrainingError, match=r"several rounds\. Give the folders of rounds, round-1 and so on"):
+    with pytest.raises(TrainingError, match=r"several rounds\. Leave it out, or give the folders of rounds"):
         subjects([VGG.parent / "rounds-ot-finetuned-lam1e-4-seed0.json"])
 
 

@@ -104,6 +104,15 @@ def test_rules_are_compared_over_the_seeds_that_both_have(tmp_path: Path) -> Non
     assert claim.scope == "(measured on 1 of 2)"
 
 
+def test_rules_are_not_compared_where_they_pruned_different_trainings(tmp_path: Path) -> None:
+    for rule in ("ot", "ns"):
+        made_records.write(tmp_path, seeds("cifar10", rule)[:4])
+    assert "of 4 seeds" in better_over_seeds(Records(tmp_path)).evidence
+    anew = changed(lambda found: found.update(accuracy_sparse=0.5))
+    made_records.write(tmp_path, seeds("cifar10", "ns")[:1], anew)
+    assert "of 3 seeds" in better_over_seeds(Records(tmp_path)).evidence
+
+
 def test_slimming_at_the_same_lambda_is_judged_by_what_it_empties_and_damages(tmp_path: Path) -> None:
     """Its networks of the statistics are pruned further than the paper says it can."""
 

@@ -18,8 +18,7 @@ from otprune.experiments.trials import Trial, Trials
 from otprune.plan import PruningPlan
 from otprune.thresholds import Rule
 
-BUDGETS = ("flops", "params", "latency")
-TARGETS = ("max_drop", *BUDGETS)
+TARGETS = ("max_drop", "flops", "params", "latency")
 # From the rule's own thresholds outwards, each step as long as all before it: the edge is steep and near them.
 STEPS_UP = (0.05, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2)
 STEPS_DOWN = (-0.05, -0.1, -0.2, -0.4, -0.8, -1.6, -3.2, -6.0)

@@ -7,7 +7,7 @@ from importlib import resources
 from pathlib import Path
 
 from otprune.errors import TrainingError
-from otprune.experiments.choosing import BUDGETS, TARGETS
+from otprune.experiments.choosing import TARGETS
 from otprune.experiments.experiment import OF_LATENCY, Experiment, Pruning
 from otprune.experiments.fields import Flat, checked, flat, made
 from otprune.experiments.folder import configuration, is_settled
@@ -42,14 +42,11 @@ def _require_of_use(flags: Flat, experiment: Experiment) -> None:
 
 
 def _passed_over(pruning: Pruning) -> Iterator[tuple[str, str]]:
-    """Settings without an effect, why, and what to do. Only OT has thresholds of layers, whose proportions stay."""
-    target = pruning.target
+    """Settings without an effect, why, and what to do."""
     if pruning.rule == "ot":
         yield "ratio", "to the rule ot: give --rule ns"
     else:
         yield "delta", "to the rule ns: give --rule ot"
-        if target is not None and target.kind in BUDGETS:
-            yield "ratio", f"where the threshold is chosen to meet a budget: leave out --{target.kind}"
     if pruning.latency is None:
         yield from ((name, "without a latency to meet: give --latency") for name in OF_LATENCY)
 

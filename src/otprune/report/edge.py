@@ -98,7 +98,7 @@ def faster_with_little_loss(records: Records) -> Claim:
     """
     asked = paper.table("points")["edge"]["speedup_within_5_percent"]
     text = f"VGG-14 is {asked} times as fast within 5 % of its accuracy, {PLACE}."
-    return _faster(records, asked, 0.05, f"{asked} times as fast as unpruned, 5 % of accuracy lost", text)
+    return _faster(records, asked, 0.05, f"{asked} times as fast as unpruned, at most 5 % of accuracy lost", text)
 
 
 def _faster(records: Records, asked: float, loss: float, name: str, text: str) -> Claim:

@@ -60,7 +60,7 @@ def rounds_are_stable(records: Records) -> Claim:
     >>> rounds_are_stable(Records(Path("nowhere"))).verdict.value
     'not yet measured'
     """
-    found = {_restart(one): _further(one) for one in _rounds(records, "ot")}
+    found = {_restart(one): further for one in _rounds(records, "ot") if (further := _further(one))}
     evidence = [f"{restart}: further rounds take {_percents(shares)}" for restart, shares in found.items()]
     text = f"Iterative OT is stable: a further round takes less than {100 * FEW:g} % of the FLOPs that are left."
     judged = {VGG: max(map(max, found.values())) < FEW} if found else {}
@@ -239,7 +239,7 @@ def _places(record: Record) -> list[tuple[float, float]]:
 def _further(record: Record) -> list[float]:
     """The share of the FLOPs left that each round after the first removes; nothing where there was no further one."""
     left: list[float] = [one["flops"] for one in record.content["rounds"]]
-    return [1 - now / before for before, now in pairwise(left)] or [0.0]
+    return [1 - now / before for before, now in pairwise(left)]
 
 
 def _percents(shares: Sequence[float]) -> str:

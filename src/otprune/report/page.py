@@ -24,9 +24,9 @@ are counted as the paper counts them. NS is Network Slimming, OT is Optimal Thre
 their channels are gone. NS trains with a λ of its own, as in the paper, but for the statistics over seeds, where both
 train with the same."""
 OF_SEEDS = (
-    "Where networks are averaged, one of which several seeds were run counts once: as the average of those of its "
-    "seeds that have been through all stages that the claim is about. The tables below say how many have been through "
-    "which."
+    "In an average of networks, one that was run with several seeds counts once, as their average; seeds that have not "
+    "been through all stages that the claim is about are left out. Seeds of OT and NS are compared where both pruned "
+    "the same training. The tables below say how many have been through which stage."
 )
 BOLD = "Bold differences lie outside the paper's spread (one standard deviation)."
 

@@ -101,7 +101,7 @@ def _asked() -> tuple[str, ...]:
 
 
 def _found(records: Records) -> dict[str, list[Both]]:
-    """The seeds that are recorded of both, for each data set that has some."""
+    """The seeds of which one training is recorded as pruned by both, for each data set that has some."""
     found = {data: list(_of_both(records, data)) for data in DATA_NAMES}
     return {data: those for data, those in found.items() if those}
 
@@ -110,7 +110,7 @@ def _of_both(records: Records, data: str) -> Iterator[Both]:
     for needs in zip(seeds(data, "ot"), seeds(data, "ns"), strict=True):
         found = [record.results for needed in needs if (record := records.find(needed)) and not records.lacks(needed)]
         there = [results for results in found if "layers" in results]
-        if len(there) == len(needs):
+        if len(there) == len(needs) and len({one.get("accuracy_sparse") for one in there}) == 1:
             yield there[0], there[1]
 
 

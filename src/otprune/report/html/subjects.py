@@ -95,7 +95,9 @@ def _of_record(path: Path) -> Subject:
         raise TrainingError(f"{path}: there is no such folder or file. Give the folder of a run, or a record of one.")
     content = read_json(path)
     if "rounds" in content:
-        raise TrainingError(f"{path}: is a record of several rounds. Give the folders of rounds, round-1 and so on.")
+        raise TrainingError(
+            f"{path}: is a record of several rounds. Leave it out, or give the folders of rounds, round-1 …."
+        )
     if not isinstance(content.get("experiment"), dict) or not content.keys() & {"results", "shifts"}:
         raise TrainingError(f"{path}: is not the record of one run. Give the folder of a run, or a record of one.")
     well_formed(Record, content, path)

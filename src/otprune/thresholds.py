@@ -179,7 +179,7 @@ class GlobalRatio:
 
 @dataclass(frozen=True)
 class Shifted:
-    """The thresholds of another rule, times 10**log10.
+    """The thresholds of another rule, times 10**log10; those of zero are raised from where `off_zero` puts them.
 
     >>> Shifted(OptimalThreshold(), log10=-1).thresholds({"bn": torch.tensor([1e-6, 0.5])})
     Thresholds(layers={'bn': 0.05}, branch=0.05)
@@ -200,6 +200,8 @@ class Shifted:
     def thresholds(self, gammas: Mapping[str, Tensor]) -> Thresholds:
         """The thresholds of every layer, and of branches."""
         unshifted = self.rule.thresholds(gammas)
+        if self.log10 > 0:
+            unshifted = off_zero(unshifted, gammas)
         factor = 10.0**self.log10
         return Thresholds(
             {name: threshold * factor for name, threshold in unshifted.layers.items()},
@@ -209,6 +211,22 @@ class Shifted:
     def describe(self) -> dict[str, Any]:
         """This rule as JSON-able data, for `rule_from`."""
         return {"rule": "Shifted", "of": self.rule.describe(), "log10": float(self.log10)}
+
+
+def off_zero(thresholds: Thresholds, gammas: Mapping[str, Tensor]) -> Thresholds:
+    """The same, but half the smallest |γ| above zero in the place of zero, which no factor would raise.
+
+    That is one number for the whole network, so that a rule with one threshold for all layers keeps to one.
+
+    >>> off_zero(Thresholds({"a": 0.0, "b": 0.5}, branch=None), {"a": torch.tensor([0.0, 0.25]), "b": torch.ones(1)})
+    Thresholds(layers={'a': 0.125, 'b': 0.5}, branch=None)
+    """
+    if 0 not in (*thresholds.layers.values(), thresholds.branch):
+        return thresholds
+    magnitudes = torch.cat(list(_network_magnitudes(gammas).values()))
+    above = float(magnitudes[magnitudes > 0].min()) / 2
+    layers = {name: threshold or above for name, threshold in thresholds.layers.items()}
+    return Thresholds(layers, branch=above if thresholds.branch == 0 else thresholds.branch)
 
 
 def rule_from(description: Mapping[str, Any]) -> Rule:

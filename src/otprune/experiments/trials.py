@@ -2,6 +2,7 @@
 
 A shift changes something only where it carries a threshold past a |γ|. So there are finitely many to choose from, one
 between every two neighbours among the |γ|/threshold of a network: the breakpoints. They are counted from the mildest.
+A threshold of zero stays where it is until it is raised, and then takes what is exactly zero first.
 """
 
 import copy
@@ -17,7 +18,7 @@ from torch import Tensor, nn
 import otprune as ot
 from otprune.errors import TrainingError
 from otprune.plan import PruningPlan
-from otprune.thresholds import Rule, Shifted, Thresholds
+from otprune.thresholds import Rule, Shifted, Thresholds, off_zero
 
 SAME = 1e-9  # breakpoints closer than this are one: rounding may put a shift between them on either side
 FARTHEST = 300.0
@@ -77,7 +78,7 @@ class Trials:
         self.tried: list[Trial] = []
         self._accuracy, self._repaired = accuracy, repaired
         self._before = ot.cost(model, example)
-        self._breakpoints = _breakpoints(model, example, rule)
+        self._breakpoints = _breakpoints(model, example, rule, ignore)
         self._at: dict[int, Trial] = {}
 
     @functools.cached_property
@@ -164,10 +165,10 @@ class Trials:
         return self.tried[-1]
 
 
-def _breakpoints(model: nn.Module, example: Any, rule: Rule) -> list[float]:
+def _breakpoints(model: nn.Module, example: Any, rule: Rule, ignore: Collection[str]) -> list[float]:
     """log10 of every |γ|/threshold, and of what takes a branch away, in ascending order and each once."""
     seen = _Seen(rule)
-    ot.plan(model, example, seen)
+    ot.plan(model, example, seen, ignore=ignore)
     places = sorted(math.log10(ratio) for ratio in seen.ratios if 0 < ratio < math.inf)
     return [place for place, before in zip(places, [-math.inf, *places], strict=False) if place - before > SAME]
 
@@ -189,8 +190,11 @@ class _Seen:
 
 
 def _ratios(gammas: Mapping[str, Tensor], thresholds: Thresholds) -> Iterator[float]:
+    raised = off_zero(thresholds, gammas)
+    if raised != thresholds:
+        yield 1.0  # what is exactly zero goes with the least rise
     for name, gamma in gammas.items():
         magnitudes = gamma.detach().double().abs()
-        yield from (magnitudes / thresholds.layers[name]).tolist()
-        if thresholds.branch:
-            yield float(magnitudes.max()) / thresholds.branch
+        yield from (magnitudes / raised.layers[name]).tolist()
+        if raised.branch is not None:
+            yield float(magnitudes.max()) / raised.branch

@@ -1,12 +1,29 @@
-"""Flags that pruning would pass over are refused, and only those."""
+"""Settings that would be passed over are refused, and only those: flags, and what is in a file of the user's own."""
+
+from importlib import resources
+from pathlib import Path
 
 import pytest
 
+from otprune import experiments
 from otprune.errors import TrainingError
+from otprune.experiments.experiment import Experiment, Finetuning
 from otprune.experiments.fields import Flat
-from otprune.experiments.settings import resolved
+from otprune.experiments.folder import claim
+from otprune.experiments.settings import recipes, resolved
+from otprune.training.run import Training
+from tests.command_line import run_here
 
 DIGITS: Flat = {"model": "digits_net", "data": "digits"}
+VGG: Flat = {"model": "vgg14", "data": "cifar10"}
+HALVES = (0.5, 0.75)
+FALLING = '[training]\nschedule = "cosine"\ndecay_at = [0.3]'
+
+
+def in_file(folder: Path, text: str) -> str:
+    path = folder / "my.toml"
+    path.write_text(text, encoding="utf-8")
+    return str(path)
 
 
 @pytest.mark.parametrize(("rule", "name"), [("ot", "pruning.ratio"), ("ns", "pruning.delta")])
@@ -24,3 +41,87 @@ def test_how_to_measure_latency_is_of_no_use_without_one_to_meet(name: str, valu
         resolved(asked)
     met = {"pruning.flops": None, "pruning.latency": "2ms"}
     assert getattr(resolved(asked | met).pruning, name) == value
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "other", "fitting"),
+    [
+        ("training.decay_at", (0.3,), {"training.schedule": "cosine"}, {"training.schedule": "steps"}),
+        ("finetuning.temperature", 2.0, {}, {"finetuning.distill": 0.5}),
+        ("finetuning.temperature", 2.0, {"finetuning.distill": 0.0}, {"finetuning.distill": 0.5}),
+    ],
+)
+def test_a_flag_of_training_that_another_passes_over_is_refused(
+    name: str, value: object, other: Flat, fitting: Flat
+) -> None:
+    asked = DIGITS | {name: value}
+    ((needed, _),) = fitting.items()
+    with pytest.raises(TrainingError, match=f"{name} is of no use .*: give --{needed.rpartition('.')[2]}"):
+        resolved(asked | other)
+    assert resolved(asked | fitting)
+
+
+def test_it_is_told_of_the_flag_before_anything_is_done(tmp_path: Path) -> None:
+    flags = DIGITS | {"schedule": "cosine", "decay_at": "0.3", "out": tmp_path / "run"}
+    done = run_here("run", **flags)
+    told = "--decay-at is of no use to a rate that falls along a cosine: give --schedule steps, or leave it out\n"
+    assert (done.code, done.err) == (1, told) and not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("flag", ["finetune_epochs", "finetune_rate", "report_after", "distill"])
+def test_fine_tuning_is_of_no_use_to_rounds_that_restart_from_scratch(flag: str, tmp_path: Path) -> None:
+    done = run_here("iterate", **DIGITS, restart="scratch", out=tmp_path / "rounds", **{flag: 1})
+    name = flag.replace("_", "-")
+    told = f"--{name} is of no use to rounds that restart from scratch: give --restart finetuned, or leave it out\n"
+    assert (done.code, done.err) == (1, told) and not (tmp_path / "rounds").exists()
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (FALLING, "training.decay_at is of no use to a rate that falls along a cosine: set training.schedule to steps"),
+        ("[finetuning]\ntemperature = 2", "finetuning.temperature is of no use without .*: set finetuning.distill, or"),
+        (
+            "[pruning]\nratio = 0.3",
+            "pruning.ratio is of no use to the rule ot: set pruning.rule to ns, or leave it out",
+        ),
+        ('[pruning]\nrule = "ns"\ndelta = 0.1', "pruning.delta is of no use to the rule ns"),
+        ("[pruning]\nlatency_threads = 2", "pruning.latency_threads is of no use without a latency to meet"),
+    ],
+)
+def test_what_a_file_sets_to_no_effect_is_refused_by_the_name_of_the_file(text: str, told: str, tmp_path: Path) -> None:
+    file = in_file(tmp_path, text)
+    with pytest.raises(TrainingError, match=f"{file}: {told}"):
+        resolved(DIGITS, file)
+
+
+@pytest.mark.parametrize(
+    ("text", "flags", "heard"),
+    [
+        (FALLING, {"training.schedule": "steps"}, ((0.3,), 1e-3, 0.5)),
+        ("[pruning]\nratio = 0.3", {"pruning.rule": "ns"}, (HALVES, 1e-3, 0.3)),
+        ("[training]\ndecay_at = [0.3]", {"training.schedule": "cosine"}, ((0.3,), 1e-3, 0.5)),
+        ("[pruning]\ndelta = 0.1", {"pruning.rule": "ns"}, (HALVES, 0.1, 0.5)),
+        ('[training]\nschedule = "cosine"\ndecay_at = [0.5, 0.75]', {}, (HALVES, 1e-3, 0.5)),
+    ],
+    ids=["a flag gives it an effect", "so here", "a flag overrules it", "so here, too", "the default"],
+)
+def test_a_file_is_not_to_blame_for_flags_nor_for_a_default(
+    text: str, flags: Flat, heard: tuple[object, ...], tmp_path: Path
+) -> None:
+    asked = resolved(DIGITS | flags, in_file(tmp_path, text))
+    assert (asked.training.decay_at, asked.pruning.delta, asked.pruning.ratio) == heard
+
+
+def test_a_file_goes_with_a_folder_whose_run_was_begun_with_other_flags(tmp_path: Path) -> None:
+    training, finetuning = Training(schedule="cosine", decay_at=(0.3,), augment=False), Finetuning(distill=0.5)
+    claim(tmp_path, Experiment("digits_net", "digits", training=training, finetuning=finetuning))
+    file = in_file(tmp_path, "[training]\ndecay_at = [0.3]\n[finetuning]\ntemperature = 2")
+    assert resolved({}, file, tmp_path).finetuning.temperature == 2
+    assert resolved({}, None, tmp_path).training.decay_at == (0.3,)
+
+
+@pytest.mark.parametrize("name", recipes())
+def test_no_recipe_sets_what_has_no_effect(name: str) -> None:
+    with resources.as_file(resources.files(experiments) / "recipes" / f"{name}.toml") as file:
+        assert resolved(VGG, str(file)) == resolved(VGG, name)

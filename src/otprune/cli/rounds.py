@@ -15,6 +15,7 @@ from otprune.experiments import stages
 from otprune.experiments.choosing import TARGETS
 from otprune.experiments.experiment import OF_LATENCY
 from otprune.experiments.fields import Flat
+from otprune.experiments.passed_over import require_flags_of_use
 from otprune.experiments.pipeline import data_of
 from otprune.experiments.screen import measured_table
 from otprune.experiments.settings import resolved, said
@@ -51,6 +52,7 @@ def iterate(
     """
     with errors_in_one_line(given), determinism(deterministic):
         experiment = resolved(given, config, out / "round-1")
+        require_flags_of_use(given, iterating.passed_over(restart))
         if "pruning.max_layer_ratio" not in said(given, config, out / "round-1"):
             experiment = iterating.with_the_usual_limit(experiment)
         screen, where = console(), chosen_device(device)

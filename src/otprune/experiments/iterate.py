@@ -1,6 +1,6 @@
 """Iterative pruning: train with sparsity, prune and train on, round after round, each from the last one's result."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import partial
@@ -15,7 +15,9 @@ from otprune.experiments import stages
 from otprune.experiments.attribution import attribution
 from otprune.experiments.contents import Record, well_formed
 from otprune.experiments.experiment import Experiment
+from otprune.experiments.fields import kinds
 from otprune.experiments.folder import CONFIGURATION, FINETUNED, PRUNED, RECORD, read_json, write_json
+from otprune.experiments.passed_over import PassedOver
 from otprune.experiments.pipeline import Pipeline
 from otprune.experiments.reporting import Report
 from otprune.files import remove_leftovers
@@ -184,6 +186,18 @@ def with_the_usual_limit(experiment: Experiment) -> Experiment:
     if pruning.rule != "ns" or pruning.max_layer_ratio < 1:
         return experiment
     return replace(experiment, pruning=replace(pruning, max_layer_ratio=SLIMMING_LAYER_RATIO))
+
+
+def passed_over(restart: Restart) -> Iterator[PassedOver]:
+    """Settings without an effect on rounds that start so.
+
+    >>> list(passed_over(Restart.FINETUNED))
+    []
+    """
+    if restart is Restart.SCRATCH:
+        for name in kinds(Experiment):
+            if name.startswith("finetuning."):
+                yield PassedOver(name, "to rounds that restart from scratch", "restart", Restart.FINETUNED)
 
 
 def _through(stage: Callable[[Sequence[Pipeline]], None], which: Which, asked: Sequence[Rounds]) -> None:

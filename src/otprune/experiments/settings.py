@@ -2,15 +2,15 @@
 
 import difflib
 import tomllib
-from collections.abc import Iterator
 from importlib import resources
 from pathlib import Path
 
 from otprune.errors import TrainingError
 from otprune.experiments.choosing import TARGETS
-from otprune.experiments.experiment import OF_LATENCY, Experiment, Pruning
+from otprune.experiments.experiment import Experiment
 from otprune.experiments.fields import Flat, checked, flat, made
 from otprune.experiments.folder import configuration, is_settled
+from otprune.experiments.passed_over import passed_over, require_file_of_use, require_flags_of_use
 from otprune.jsons import require_shallow
 from otprune.reading import text_of
 from otprune.training.data import CIFARS, cifar
@@ -30,25 +30,10 @@ def resolved(flags: Flat, config: str | None = None, folder: Path | None = None)
     if settings.get("pruning.max_drop") is not None:
         settings.setdefault("hold_out", HOLD_OUT)
     experiment = made(Experiment, settings, FLAGS if config is None else config)
-    _require_of_use(flags, experiment)
+    require_flags_of_use(flags, passed_over(flat(experiment.to_dict())))
+    if config is not None and Path(config).is_file():
+        require_file_of_use(_configuration(Path(config)), config, experiment)
     return experiment
-
-
-def _require_of_use(flags: Flat, experiment: Experiment) -> None:
-    """Refuse a flag that pruning would pass over, as if it had been heard."""
-    for name, why in _passed_over(experiment.pruning):
-        if flags.get(f"pruning.{name}") is not None:
-            raise TrainingError(f"pruning.{name} is of no use {why}, or leave it out")
-
-
-def _passed_over(pruning: Pruning) -> Iterator[tuple[str, str]]:
-    """Settings without an effect, why, and what to do."""
-    if pruning.rule == "ot":
-        yield "ratio", "to the rule ot: give --rule ns"
-    else:
-        yield "delta", "to the rule ns: give --rule ot"
-    if pruning.latency is None:
-        yield from ((name, "without a latency to meet: give --latency") for name in OF_LATENCY)
 
 
 def said(flags: Flat, config: str | None = None, folder: Path | None = None) -> Flat:

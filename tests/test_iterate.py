@@ -238,6 +238,9 @@ def test_it_is_over_when_a_round_removes_nothing(tmp_path: Path) -> None:
     record = in_rounds(tmp_path, free, rounds=3)
     assert record["remark"] == "round 1 removes nothing: no further round was begun"
     assert len(record["rounds"]) == 1 and record["rounds"][0]["flops"] == 1
+    assert record["rounds"][0]["results"]["remarks"] == [
+        "no channel was negligible: train longer or with a larger --lam, or prune with --rule ns"
+    ]
     assert {path.name for path in tmp_path.iterdir()} == {"record.json", "round-1"}
     assert not (tmp_path / "round-1" / "finetuned.safetensors").exists()
 

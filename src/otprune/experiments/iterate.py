@@ -78,7 +78,7 @@ class Rounds:
     def begin(self) -> None:
         """Open the next round."""
         place, start = self.folder / f"round-{len(self.done) + 1}", self._start() if self.done else None
-        self.done.append(Pipeline(self.experiment, place, self.source, self.device, start))
+        self.done.append(Pipeline(self.experiment, place, self.source, self.device, start, in_rounds=True))
 
     def end(self) -> None:
         """Write down what the round came to."""

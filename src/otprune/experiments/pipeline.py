@@ -33,9 +33,9 @@ HOLD_OUT_SEED = 0  # one for all, so that every seed of a sweep is judged on the
 class Pipeline:
     """An experiment in its folder; `source` is its data as opened, `data` what is left of it to train on.
 
-    Training begins with a freshly built model, or with the one in the checkpoint `start`. As long as there is a
-    pipeline in a folder, no other process can open one there. Of those that train together, each has one, and only
-    the leader's writes.
+    Training begins with a freshly built model, or with the one in the checkpoint `start`; `in_rounds` says whether the
+    experiment is a round of several. As long as there is a pipeline in a folder, no other process can open one there.
+    Of those that train together, each has one, and only the leader's writes.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -51,6 +51,7 @@ class Pipeline:
     device: torch.device
     start: Path | None = None
     results: dict[str, Any] = field(default_factory=dict)
+    in_rounds: bool = False
     data: AnyDataset = field(init=False)
     held_out: Part | None = field(init=False)
 

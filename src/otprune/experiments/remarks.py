@@ -9,8 +9,10 @@ SHOWN = 3  # of the layers left alone
 FAR_OFF = 0.05  # of the share that λ was to steer to
 
 
-def remarks(experiment: Experiment, plan: PruningPlan, flops: float) -> list[str]:
+def remarks(experiment: Experiment, plan: PruningPlan, flops: float, in_rounds: bool = False) -> list[str]:
     """In plain lines, what OT's own thresholds missed: `flops` is the share of the FLOPs that is left.
+
+    What is pruned in rounds cannot be asked to meet a share, so the advice is another one there.
 
     >>> import torch
     >>> from torch import nn
@@ -25,7 +27,7 @@ def remarks(experiment: Experiment, plan: PruningPlan, flops: float) -> list[str
     """
     chosen = experiment.pruning.target is not None or plan.rule["rule"] != "OptimalThreshold"
     always = [*_left_alone(experiment, plan), *_rounded_back(experiment, plan)]
-    return always + ([] if chosen else list(_found(experiment, plan, flops)))
+    return always + ([] if chosen else list(_found(experiment, plan, flops, in_rounds)))
 
 
 def _left_alone(experiment: Experiment, plan: PruningPlan) -> Iterator[str]:
@@ -44,7 +46,7 @@ def _rounded_back(experiment: Experiment, plan: PruningPlan) -> Iterator[str]:
         yield f"no layer could lose a channel and keep a multiple of {multiple}: choose a smaller --round-to"
 
 
-def _found(experiment: Experiment, plan: PruningPlan, flops: float) -> Iterator[str]:
+def _found(experiment: Experiment, plan: PruningPlan, flops: float, in_rounds: bool) -> Iterator[str]:
     target, multiple = experiment.training.target_flops, experiment.pruning.round_to
     if target is not None and abs(flops / target - 1) > FAR_OFF:
         lam = "larger" if flops > target else "smaller"
@@ -55,7 +57,8 @@ def _found(experiment: Experiment, plan: PruningPlan, flops: float) -> Iterator[
     if target is not None and multiple > 1:
         yield f"λ was steered without regard to --round-to {multiple}, which keeps more: aim lower with --target-flops"
     if _nothing_went(plan) and not any(layer.negligible for layer in plan.layers):
-        yield "no channel was negligible: train longer or with a larger --lam, or prune with --flops"
+        otherwise = "--rule ns" if in_rounds else "--flops"
+        yield f"no channel was negligible: train longer or with a larger --lam, or prune with {otherwise}"
 
 
 def _nothing_went(plan: PruningPlan) -> bool:

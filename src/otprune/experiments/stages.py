@@ -126,7 +126,7 @@ def prune_by(
         exactness=exact,
         cost_before=before,
         cost_after=after,
-        remarks=remarks(pipeline.experiment, plan, after["flops"] / before["flops"]),
+        remarks=remarks(pipeline.experiment, plan, after["flops"] / before["flops"], pipeline.in_rounds),
         rule=plan.rule,
         choosing=list(choosing),
         layers=[asdict(layer) | {"kept": len(layer.kept)} for layer in plan.layers],

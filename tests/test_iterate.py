@@ -1,5 +1,6 @@
 """Iterative pruning: each round goes on from the last, by either rule and from either start, also when broken off."""
 
+import shutil
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -213,12 +214,38 @@ def test_rounds_broken_off_anywhere_end_the_same(rounds: tuple[Path, Restart], t
 
 def test_going_through_again_changes_nothing(rounds: tuple[Path, Restart]) -> None:
     folder, restart = rounds
-    before = {path: path.stat().st_mtime_ns for path in folder.rglob("*") if path.name != RECORD}
+    anew = (RECORD, "rounds.json")
+    before = {path: path.stat().st_mtime_ns for path in folder.rglob("*") if path.name not in anew}
     written = (folder / RECORD).read_bytes()
     assert len(in_rounds(folder, restart=restart, rounds=1)["rounds"]) == 1
     in_rounds(folder, restart=restart)
     assert (folder / RECORD).read_bytes() == written
-    assert before == {path: path.stat().st_mtime_ns for path in folder.rglob("*") if path.name != RECORD}
+    assert before == {path: path.stat().st_mtime_ns for path in folder.rglob("*") if path.name not in anew}
+
+
+def test_rounds_that_are_gone_on_with_are_as_many_as_were_asked_for(tmp_path: Path) -> None:
+    """Broken off in the first, before anything is recorded; another number wins, and is what counts from then on."""
+    with pytest.raises(KeyboardInterrupt):
+        in_rounds(tmp_path, slimming(0.3), rounds=2, report=BreakOff("round-1", "train", 1))
+    assert not (tmp_path / RECORD).exists()
+    for asked, expected in ((None, 2), (3, 3), (None, 3)):
+        assert len(in_rounds(tmp_path, slimming(0.3), rounds=asked)["rounds"]) == expected
+
+
+def test_the_verb_goes_on_to_as_many_rounds_as_were_asked_for(tmp_path: Path) -> None:
+    numbers = {"epochs": 1, "finetune_epochs": 0, "rule": "ns", "ratio": 0.2}
+    begun = run_here("iterate", model=EXPERIMENT.model, data="digits", device="cpu", out=tmp_path, rounds=2, **numbers)
+    assert begun.code == 0, begun.err
+    shutil.rmtree(tmp_path / "round-2")  # as if it had been broken off there
+    again = run_here("iterate", device="cpu", out=tmp_path)
+    assert again.code == 0 and {path.name for path in tmp_path.glob("round-*")} == {"round-1", "round-2"}
+
+
+@pytest.mark.parametrize("text", ["{", '{"rounds": "two"}', "{}"])
+def test_a_damaged_number_of_rounds_is_named(text: str, tmp_path: Path) -> None:
+    (tmp_path / "rounds.json").write_text(text)
+    with pytest.raises(TrainingError, match=r"rounds\.json: is not what a run writes"):
+        in_rounds(tmp_path, rounds=None)
 
 
 def test_network_slimming_never_takes_more_than_half_of_a_layer(tmp_path: Path) -> None:
@@ -241,7 +268,7 @@ def test_it_is_over_when_a_round_removes_nothing(tmp_path: Path) -> None:
     assert record["rounds"][0]["results"]["remarks"] == [
         "no channel was negligible: train longer or with a larger --lam, or prune with --rule ns"
     ]
-    assert {path.name for path in tmp_path.iterdir()} == {"record.json", "round-1"}
+    assert {path.name for path in tmp_path.iterdir()} == {"record.json", "round-1", "rounds.json"}
     assert not (tmp_path / "round-1" / "finetuned.safetensors").exists()
 
 
@@ -249,7 +276,8 @@ def test_another_way_to_restart_is_refused_in_the_same_folder(rounds: tuple[Path
     folder, restart = rounds
     other = next(way for way in Restart if way is not restart)
     with pytest.raises(TrainingError, match=f"belongs to rounds with restart={restart}, not {other}"):
-        in_rounds(folder, restart=other)
+        in_rounds(folder, restart=other, rounds=7)
+    assert read(folder / "rounds.json") == {"rounds": 2}
 
 
 def test_the_folder_of_a_run_is_no_folder_for_rounds(rounds: tuple[Path, Restart]) -> None:

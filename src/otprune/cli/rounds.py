@@ -34,7 +34,15 @@ def iterate(
         Path, typer.Option(help="Folder of the rounds; each has a folder of its own inside.", rich_help_panel=RUN)
     ],
     given: Flat,
-    rounds: Annotated[int, typer.Option(min=1, help="Prune so many times.", rich_help_panel=RUN)] = iterating.ROUNDS,
+    rounds: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help="Prune so many times.",
+            show_default=f"as many as the folder was last asked for, or else {iterating.ROUNDS}",
+            rich_help_panel=RUN,
+        ),
+    ] = None,
     restart: Annotated[
         iterating.Restart,
         typer.Option(

@@ -114,6 +114,12 @@ class Round(TypedDict):
     results: Results
 
 
+class Asked(TypedDict):
+    """rounds.json: how many rounds there are to be."""
+
+    rounds: int
+
+
 class Record(TypedDict, total=False):
     """record.json: a run, or several prunings of one."""
 

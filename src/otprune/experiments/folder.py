@@ -28,6 +28,7 @@ WAYS_OUT = {
     "commands make all of them again, from the last checkpoints.",
     "provenance.json": "Delete it: it only tells what the stages so far ran on.",
     RECORD: "Delete it: the same command writes it anew.",
+    "rounds.json": "Delete it, and say with --rounds how many there are to be.",
     "export.json": "Delete it, and export again what it told of.",
 }
 

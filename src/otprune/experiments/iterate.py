@@ -13,7 +13,7 @@ import otprune as ot
 from otprune.errors import OtpruneError, TrainingError
 from otprune.experiments import stages
 from otprune.experiments.attribution import attribution
-from otprune.experiments.contents import Record, well_formed
+from otprune.experiments.contents import Asked, Record, well_formed
 from otprune.experiments.experiment import Experiment
 from otprune.experiments.fields import kinds
 from otprune.experiments.folder import CONFIGURATION, FINETUNED, PRUNED, RECORD, read_json, write_json
@@ -26,6 +26,7 @@ from otprune.training.failures import RunsFailed, SetAside
 from otprune.training.loop import SAVE_EVERY_SECONDS
 
 ROUNDS = 5
+ASKED = "rounds.json"
 SLIMMING_LAYER_RATIO = 0.5
 FRESH = "fresh.safetensors"
 
@@ -75,10 +76,12 @@ class Rounds:
         trained = all(one["accuracy"] is not None for one in self.record.get("rounds", ()) if _removes(one["results"]))
         return not self.goes_on(rounds) and trained
 
-    def begin(self) -> None:
-        """Open the next round."""
+    def begin(self, rounds: int) -> None:
+        """Open the next round of so many, which is noted for when they are gone on with."""
         place, start = self.folder / f"round-{len(self.done) + 1}", self._start() if self.done else None
         self.done.append(Pipeline(self.experiment, place, self.source, self.device, start, in_rounds=True))
+        if _noted(self.folder) != rounds:  # now that the round is held by this process
+            write_json(self.folder / ASKED, Asked(rounds=rounds))
 
     def end(self) -> None:
         """Write down what the round came to."""
@@ -118,12 +121,14 @@ def iterate(
     folder: Path,
     source: AnyDataset,
     device: torch.device,
-    rounds: int = ROUNDS,
+    rounds: int | None = None,
     restart: Restart = Restart.FINETUNED,
     report: Report | None = None,
     save_every: float = SAVE_EVERY_SECONDS,
 ) -> dict[str, Any]:
     """Prune in rounds, as `Rounds` tells; writes record.json after every one and returns it.
+
+    Without a number of `rounds` there are as many as the folder was last asked for, or else ROUNDS.
 
     >>> import tempfile
     >>> from otprune.experiments.experiment import Finetuning
@@ -135,7 +140,7 @@ def iterate(
     'round 1 removes nothing: no further round was begun'
     """
     asked = Rounds(experiment, folder, source, device, restart)
-    iterate_together([asked], rounds, report, save_every)
+    iterate_together([asked], rounds if rounds is not None else _noted(folder) or ROUNDS, report, save_every)
     return asked.record
 
 
@@ -161,7 +166,7 @@ def iterate_together(
 
     aside.each(lambda one: _require_rounds_alone(one.folder, one.restart, rounds))
     while waiting := [one for one in aside.others() if one.goes_on(rounds)]:
-        aside.each(Rounds.begin, waiting)
+        aside.each(lambda one: one.begin(rounds), waiting)
         go(stages.train, lambda one: one.last, waiting)
         aside.each(lambda one: stages.prune(one.done[-1], report), waiting)
         go(stages.finetune, lambda one: one.to_finetune, waiting)
@@ -233,6 +238,12 @@ def _written(folder: Path, experiment: Experiment, restart: Restart, done: Seque
 def _found(folder: Path) -> dict[str, Any]:
     path = folder / RECORD
     return dict(well_formed(Record, read_json(path), path)) if path.exists() else {}
+
+
+def _noted(folder: Path) -> int | None:
+    """How many rounds the folder was last asked for."""
+    path = folder / ASKED
+    return well_formed(Asked, read_json(path), path)["rounds"] if path.exists() else None
 
 
 def _summary(number: int, pipeline: Pipeline, restart: Restart) -> dict[str, Any]:

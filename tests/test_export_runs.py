@@ -21,7 +21,7 @@ from otprune.deploy.exported import NOTE
 from otprune.experiments import stages
 from otprune.experiments.folder import FINETUNED, PRUNED
 from otprune.training.data.pixels import normalized
-from tests.command_line import Done
+from tests.command_line import Done, run_here
 from tests.processes import DIGITS
 from tests.small_runs import loaded, pipeline, read
 
@@ -175,6 +175,10 @@ def test_a_file_that_is_exported_again_has_one_entry_and_no_leftovers(run: Path)
     ("arguments", "words"),
     [
         (("--to", "tflite"), "there is no format tflite: choose one of onnx, openvino, torch, safetensors"),
+        (
+            ("--to", "onnx", "--calibration-images", 20),
+            "--calibration-images is of no use without eight bits: give --int8, or leave it out",
+        ),
         (("--to", "torch", "--int8"), "torch is not quantized here: leave int8 out, or export to onnx or openvino"),
         (
             ("--to", "onnx", "--stage", "last"),
@@ -185,9 +189,26 @@ def test_a_file_that_is_exported_again_has_one_entry_and_no_leftovers(run: Path)
         (("--to", "onnx", "--out", "no/where/net.onnx"), "no/where/net.onnx: there is no folder no/where"),
     ],
 )
-def test_what_cannot_be_exported_is_said_in_one_line(arguments: tuple[str, ...], words: str, finished: Path) -> None:
+def test_what_cannot_be_exported_is_said_in_one_line(arguments: tuple[object, ...], words: str, finished: Path) -> None:
     done = export(finished, *arguments)
     assert done.code == 1 and words in done.err and len(done.err.splitlines()) == 1, done
+
+
+def test_a_model_of_ones_own_that_is_not_here_is_told_with_the_folder_to_start_in(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "net.py").write_text("from tests.small_runs import net as build\n")
+    for name in ("trained", "exported"):
+        (tmp_path / name).mkdir()
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.chdir(tmp_path)
+    flags = {"epochs": 0, "finetune_epochs": 0, "out": "trained/run", "device": "cpu"}
+    assert run_here("run", model="net.py:build", data="digits", **flags).code == 0
+    monkeypatch.chdir(tmp_path / "exported")
+    done = export("../trained/run", "--to", "safetensors")
+    assert done.code == 1 and f"net.py is in {tmp_path}, and if that is the one, start the command there" in done.err
+    monkeypatch.chdir(tmp_path)
+    assert export("trained/run", "--to", "safetensors").code == 0
 
 
 def test_a_package_that_is_missing_is_named_before_anything_is_done(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:

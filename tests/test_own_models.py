@@ -79,9 +79,13 @@ def test_the_installed_script_finds_modules_in_the_current_folder(own: Path) -> 
     ("wanted", "message"),
     [
         ("vgg15", "there is no model named 'vgg15'; choose one of vgg14, .* or your own as module:function"),
-        ("nowhere:build", "there is no module named 'nowhere', neither installed nor in "),
+        ("nowhere:build", "there is no module named 'nowhere', neither installed nor in .*: install it, or start the"),
         ("os.nowhere:build", "there is no module named 'os.nowhere'"),
-        ("nowhere.py:build", "there is no file .*nowhere.py to take a model from"),
+        (
+            "nowhere.py:build",
+            "there is no file .*nowhere.py to take a model from: start the command in the folder that nowhere.py is",
+        ),
+        ("/no/where.py:build", "there is no file /no/where.py to take a model from: put it there, or name another one"),
         ("nets:", "the function after the colon is not there: it has build, fixed, anything, Net, nothing, broken"),
         ("nets:buidl", "nets:buidl: buidl is not there: it has build, "),
         ("nets.py:SIZE", "nets.py:SIZE: SIZE is not callable"),
@@ -92,6 +96,31 @@ def test_the_installed_script_finds_modules_in_the_current_folder(own: Path) -> 
 def test_a_model_that_cannot_be_had_is_refused_with_the_reason(wanted: str, message: str, own: Path) -> None:
     with pytest.raises(ModelError, match=message):
         build_model(wanted, num_classes=4)
+
+
+@pytest.fixture
+def elsewhere(own: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Another folder, which is the current one."""
+    (own / "elsewhere").mkdir()
+    monkeypatch.chdir(own / "elsewhere")
+    return own / "elsewhere"
+
+
+@pytest.mark.parametrize("run", ["runs/mine", "runs/sweep/lam1e-4-seed0", "."])
+def test_the_folder_of_the_file_is_told_where_it_is_near_the_run(run: str, own: Path, elsewhere: Path) -> None:
+    """And nothing in it is executed, since the folder may be a stranger's."""
+    (own / "models").mkdir()
+    (own / "models" / "net.py").write_text("raise SystemExit")
+    here = re.escape(str(elsewhere / "models" / "net.py"))
+    told = f"no file {here} to .*: models/net.py is in {own}, and if that is the one, start the command there"
+    for place in (own / run, Path("..", run)):
+        with pytest.raises(ModelError, match=told):
+            build_model("models/net.py:build", run=place)
+
+
+def test_a_file_that_is_nowhere_near_the_run_is_told_too(own: Path, elsewhere: Path) -> None:
+    with pytest.raises(ModelError, match=r"start the command in the folder that net.py is named from"):
+        build_model("net.py:build", run=own / "run")
 
 
 @pytest.mark.parametrize(

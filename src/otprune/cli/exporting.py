@@ -10,7 +10,11 @@ from otprune.cli.running import console, errors_in_one_line, opened, require_beg
 from otprune.deploy import export as exporting
 from otprune.deploy.formats import FORMATS, chosen_format
 from otprune.deploy.quantizing import CALIBRATION_IMAGES
+from otprune.experiments.passed_over import PassedOver, require_flags_of_use
 from otprune.experiments.settings import resolved
+
+IMAGES = "--calibration-images"
+WITHOUT_INT8 = PassedOver(IMAGES, "without eight bits", "int8")
 
 
 @app.command()
@@ -21,8 +25,9 @@ def export(
         bool, typer.Option("--int8", help="In eight bits, calibrated on training images; for onnx and openvino.")
     ] = False,
     calibration_images: Annotated[
-        int, typer.Option(min=1, help="Training images to calibrate eight bits on.")
-    ] = CALIBRATION_IMAGES,
+        int | None,
+        typer.Option(min=1, help="Training images to calibrate eight bits on.", show_default=str(CALIBRATION_IMAGES)),
+    ] = None,
     stage: Annotated[
         str | None,
         typer.Option(
@@ -39,11 +44,12 @@ def export(
     """
     with errors_in_one_line():
         chosen_format(to, int8)
+        require_flags_of_use({IMAGES: calibration_images}, [] if int8 else [WITHOUT_INT8])
         require_begun(run)
         exporting.chosen_stage(run, stage)
         screen = console()
         (pipeline,) = opened({run: resolved({}, None, run)}, "cpu", screen)
-        request = exporting.Request(to, int8, stage, out, calibration_images)
+        request = exporting.Request(to, int8, stage, out, calibration_images or CALIBRATION_IMAGES)
         for line in _told(exporting.export(pipeline, request)):
             say(screen, line)
 

@@ -159,7 +159,7 @@ class _Run:
 
     def _fresh(self) -> nn.Module:
         with seeded(self.experiment.training.seed):
-            return build_model(self.experiment.model, num_classes=self.network.classes).eval()
+            return build_model(self.experiment.model, self.network.classes, self.folder).eval()
 
     def _loaded(self, path: Path) -> nn.Module:
         return ot.load(self._fresh(), path).eval()

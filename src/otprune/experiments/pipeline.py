@@ -95,7 +95,7 @@ class Pipeline:
     def fresh_model(self) -> nn.Module:
         """The model as the seed builds it."""
         with seeded(self.experiment.training.seed):
-            return build_model(self.experiment.model, num_classes=len(self.data.classes))
+            return build_model(self.experiment.model, len(self.data.classes), self.folder)
 
     def first_model(self) -> nn.Module:
         """The model that training begins with."""

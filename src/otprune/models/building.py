@@ -19,10 +19,12 @@ from otprune.location import user_location
 from otprune.models.libraries import build_from, is_library
 
 
-def build_model(wanted: str, num_classes: int | None = None) -> nn.Module:
+def build_model(wanted: str, num_classes: int | None = None, run: Path | None = None) -> nn.Module:
     """Build `vgg14`, `torchvision:resnet18`, `timm:resnet18`, `module:function` or `path/to/file.py:function`.
 
     The function gets `num_classes` if it takes it. Without a number the model has as many classes as it has by itself.
+    Files are named from the current folder. Where one is not there, the error says whether it is near `run`, the folder
+    of the run that the model is of.
 
     >>> build_model("digits_net", num_classes=3).fc.out_features
     3
@@ -35,7 +37,7 @@ def build_model(wanted: str, num_classes: int | None = None) -> nn.Module:
     if not colon:
         _require_known(wanted)
         return models.build(wanted, num_classes)
-    function = functools.partial(build_from, source, name) if is_library(source) else _own(source, name, wanted)
+    function = functools.partial(build_from, source, name) if is_library(source) else _own(source, name, wanted, run)
     if num_classes is None and _requires(function, "num_classes"):
         raise ModelError(f"{wanted} has to be told num_classes: say for how many classes it is to be built")
     told = {"num_classes": num_classes} if num_classes is not None and _takes(function, "num_classes") else {}
@@ -54,8 +56,8 @@ def _require_known(wanted: str) -> None:
         )
 
 
-def _own(source: str, name: str, wanted: str) -> Callable[..., Any]:
-    module = _file_module(Path(source).absolute()) if source.endswith(".py") else _module(source)
+def _own(source: str, name: str, wanted: str, run: Path | None) -> Callable[..., Any]:
+    module = _in_file(source, run) if source.endswith(".py") else _module(source)
     return _function(module, name, wanted)
 
 
@@ -69,15 +71,37 @@ def _module(name: str) -> ModuleType:
     except ModelError as error:
         missing = error.__cause__
         if isinstance(missing, ModuleNotFoundError) and f"{name}.".startswith(f"{missing.name}."):
-            raise ModelError(f"there is no module named {missing.name!r}, neither installed nor in {here}") from error
+            raise ModelError(
+                f"there is no module named {missing.name!r}, neither installed nor in {here}: "
+                f"install it, or start the command in the folder that it lies in"
+            ) from error
         raise
+
+
+def _in_file(source: str, run: Path | None) -> ModuleType:
+    path = Path(source).absolute()
+    try:
+        return _file_module(path)
+    except FileNotFoundError as error:
+        raise ModelError(f"there is no file {path} to take a model from: {_way_to(source, run)}") from error
+
+
+def _way_to(source: str, run: Path | None) -> str:
+    """Told, not gone: to look at a run must not execute what somebody put beside it."""
+    if Path(source).is_absolute():
+        return "put it there, or name another one"
+    near = () if run is None else (run.resolve(), *run.resolve().parents)
+    found = next((folder for folder in near if (folder / source).is_file()), None)
+    if found is None:
+        return f"start the command in the folder that {source} is named from"
+    return f"{source} is in {found}, and if that is the one, start the command there"
 
 
 @functools.cache
 def _file_module(path: Path) -> ModuleType:
     """The module in a file, run once and, like a script, able to import what lies beside it."""
     if not path.is_file():
-        raise ModelError(f"there is no file {path} to take a model from")
+        raise FileNotFoundError(path)
     if str(path.parent) not in sys.path:
         sys.path.insert(0, str(path.parent))
     spec = importlib.util.spec_from_file_location(f"otprune_model_in_{path.stem}", path)

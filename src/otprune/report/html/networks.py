@@ -29,7 +29,7 @@ def network(subject: Subject) -> tuple[nn.Module, Tensor]:
     if subject.weights is None and not subject.gammas:
         raise TrainingError(f"{subject.place}: has neither weights nor scaling factors")
     with seeded(subject.experiment.training.seed):
-        model = build_model(subject.experiment.model, num_classes=subject.classes)
+        model = build_model(subject.experiment.model, subject.classes, subject.place)
     if subject.weights is not None:
         model = ot.load(model, subject.weights)
     else:

@@ -74,7 +74,8 @@ def _digits() -> Dataset:
 
 def _folder(folder: Path, strict: bool, image_size: int | None, progress: Progress) -> AnyDataset:
     if not folder.is_dir():
-        raise DataError(f"{folder} is neither a folder nor one of {', '.join(CIFARS)}, digits")
+        where = "" if folder.is_absolute() else ": start the command where it is a folder, or give its whole path"
+        raise DataError(f"{folder} is neither a folder nor one of {', '.join(CIFARS)}, digits{where}")
     held = [name for name, files in CIFARS.items() if cifar.holds(files, folder)]
     if len(held) > 1:
         raise DataError(

@@ -9,7 +9,8 @@ from torch import Tensor, nn
 import otprune as ot
 from otprune.errors import TrainingError
 from otprune.experiments import stages
-from otprune.experiments.experiment import Experiment
+from otprune.experiments.experiment import Experiment, Pruning
+from otprune.experiments.explained import MEANINGS
 from otprune.experiments.folder import SPARSE
 from otprune.experiments.pipeline import Pipeline
 from otprune.ista import untied
@@ -83,6 +84,20 @@ def test_layers_without_a_penalty_are_not_pruned(tmp_path: Path) -> None:
     (told,) = (line for line in pipeline.results["remarks"] if "neither penalized nor pruned" in line)
     assert told.startswith(f"{len(layers) - len(inside)} of {len(layers)} batch norms") and "blocks.0.bn2" in told
     assert experiment.finetune_training().penalized == experiment.scratch_training(2, 1).penalized == "all"
+
+
+def test_a_ratio_is_a_share_of_the_layers_with_a_penalty_as_its_help_says(tmp_path: Path) -> None:
+    training, pruning = Training(augment=False, penalized="untied"), Pruning(rule="ns", ratio=0.25)
+    experiment = Experiment("digits_net", "digits", training=training, pruning=pruning)
+    pipeline = Pipeline(experiment, tmp_path, DIGITS, torch.device("cpu"))
+    model = pipeline.fresh_model()
+    for norm in (m for m in model.modules() if isinstance(m, nn.BatchNorm2d)):
+        nn.init.uniform_(norm.weight, 0.1, 1.0)
+    ot.save(model, tmp_path / SPARSE)
+    stages.prune(pipeline)
+    inside = [layer for layer in pipeline.results["layers"] if layer["name"] in untied(digits_net(), EXAMPLE)]
+    assert sum(layer["negligible"] for layer in inside) == sum(layer["channels"] for layer in inside) // 4
+    assert "or of the untied ones with --penalized untied" in MEANINGS["pruning.ratio"]
 
 
 def test_a_budget_that_the_penalty_is_steered_to_is_that_of_all_layers() -> None:

@@ -147,8 +147,9 @@ class OptimalThreshold:
 
 @dataclass(frozen=True)
 class GlobalRatio:
-    """Network Slimming: one threshold for all layers, with `ratio` of the network's channels below it.
+    """Network Slimming: one threshold for all layers, with `ratio` of their channels below it.
 
+    Layers that a plan is told to ignore are not among them, and their channels are not counted.
     Channels that tie with the threshold stay, so with many equal γ (exact zeros, say) fewer than `ratio` may go.
 
     >>> GlobalRatio(0.5).thresholds({"a": torch.tensor([0.1, 0.2]), "b": torch.tensor([0.3, 0.5])}).layers["b"]
@@ -160,7 +161,7 @@ class GlobalRatio:
     def __post_init__(self) -> None:
         if not (_is_number(self.ratio) and 0 <= self.ratio < 1):
             raise ThresholdError(
-                f"ratio must lie in [0, 1), but it is {self.ratio!r}; 0.5 removes half of all channels"
+                f"ratio must lie in [0, 1), but it is {self.ratio!r}; 0.5 removes half of the channels"
             )
 
     def thresholds(self, gammas: Mapping[str, Tensor]) -> Thresholds:

@@ -32,7 +32,8 @@ MEANINGS = {
     "training.seed": "Seed of the weights, the order of images and their augmentation.",
     "pruning.rule": "ot: optimal thresholds, layer by layer. ns: Network Slimming, one threshold for all.",
     "pruning.delta": "δ of OT: the share of a layer's squared scaling factors that is negligible.",
-    "pruning.ratio": "Share that Network Slimming removes of the channels it may prune.",
+    "pruning.ratio": "Share that Network Slimming removes of the channels it may prune: of all batch norms, or of the "
+    "untied ones with --penalized untied.",
     "pruning.max_layer_ratio": "Remove at most this share of a layer's channels.",
     "pruning.round_to": "Keep channel counts at multiples of this; GPUs are quicker with multiples of 16.",
     "pruning.calibration_images": "Training images that batch-norm statistics are re-estimated on.",

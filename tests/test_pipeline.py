@@ -197,7 +197,8 @@ def test_another_configuration_in_the_same_folder_is_refused(finished: tuple[Pat
     [
         ({"model": "vgg15"}, "there is no model named 'vgg15'; choose one of vgg14, "),
         ({"model": "vgg14"}, "vgg14 does not run on the images of digits, which are 1×8×8"),
-        ({"data": "mnist"}, "mnist is neither a folder nor one of cifar10, cifar100, digits"),
+        ({"data": "mnist"}, "mnist is neither a folder nor one of cifar10, cifar100, digits: start the command where"),
+        ({"data": "/no/where"}, "/no/where is neither a folder nor one of cifar10, cifar100, digits\n"),
         ({"device": "tpu"}, "there is no device named 'tpu'; choose cpu, cuda or auto"),
         ({"lam": "-1"}, "--lam must be a finite number and at least 0, not -1.0"),
     ],

@@ -123,6 +123,15 @@ def test_a_loss_that_was_no_number_is_left_out(tmp_path: Path) -> None:
     page(shown)
 
 
+def test_latencies_of_a_later_round_say_that_the_original_was_timed_unpruned(tmp_path: Path) -> None:
+    folder = run_folder(tmp_path / "run")
+    path = folder / "results.json"
+    later = {"cost_sparse": {"flops": 3_000_000, "parameters": 150_000}}
+    path.write_text(json.dumps(json.loads(path.read_text(encoding="utf-8")) | later), encoding="utf-8")
+    (row,) = content(subjects([folder]))["runs"][0]["latencies"]
+    assert row["name"] == "torch, cpu, before: unpruned"
+
+
 def test_latencies_are_those_of_the_run_alone(tmp_path: Path) -> None:
     run = content(subjects([run_folder(tmp_path / "run")]))["runs"][0]
     assert run["latencies"] == [{"name": "torch, cpu", "before": 4.0, "after": 1.0}]

@@ -224,6 +224,17 @@ def test_cards_have_the_thresholds_of_the_run(budget: tuple[Path, Report]) -> No
         assert _read(text.split()[1]) == pytest.approx(layer["threshold"], rel=0.06)
 
 
+def test_a_later_round_is_not_called_unpruned(driver: Any, tmp_path: Path) -> None:
+    costs = {
+        when: {"flops": 10 * left, "parameters": left} for when, left in (("before", 8), ("sparse", 4), ("after", 3))
+    }
+    made = described("digits_net", **{f"cost_{when}": cost for when, cost in costs.items()})
+    report = Report(driver, page_of(tmp_path / "page.html", write(tmp_path / "round-2.json", made)))
+    assert "as earlier rounds left it, keeps 75.0 % of its FLOPs" in report.find("#lead").text
+    assert "Before: as earlier rounds left it" in report.find("#gained").text
+    assert "unpruned" not in report.find("#stages").text + report.find("#scatter").text
+
+
 def test_a_training_of_one_epoch_is_seen(driver: Any, tmp_path: Path) -> None:
     def drawn(epochs: int) -> tuple[int, int]:
         made = described("digits_net", training=EPOCHS[:epochs])

@@ -13,10 +13,16 @@ from typer.testing import CliRunner
 import otprune as ot
 from otprune.cli import app
 from otprune.errors import TrainingError
+from otprune.experiments.cells import gain
 from otprune.experiments.experiment import Experiment, Pruning
 from otprune.experiments.iterate import Restart, Rounds, iterate, iterate_together
 from otprune.experiments.pipeline import Pipeline
 from otprune.experiments.reporting import Silent
+from otprune.experiments.screen import pruning_lines
+from otprune.experiments.thresholds import verify_thresholds
+from otprune.report.html.content import content
+from otprune.report.html.figures import sketches
+from otprune.report.html.subjects import subjects
 from otprune.surgery import plans_of
 from otprune.training.failures import RunsFailed
 from otprune.training.loop import train
@@ -139,6 +145,39 @@ def test_one_that_fails_again_costs_the_others_nothing(tmp_path: Path) -> None:
     for number in (1, 2):
         in_rounds_together(number)
         assert len(read(tmp_path / "good" / RECORD)["rounds"]) == number
+
+
+def test_what_is_told_of_a_round_is_told_of_the_network_that_it_began_with(rounds: tuple[Path, Restart]) -> None:
+    """Of the trained one, whose accuracy is that before: its cost, and that it was pruned in the round before."""
+    folder, _ = rounds
+    shown = content(subjects([folder / "round-1", folder / "round-2"]))
+    first, second = shown["runs"]
+    for kind in ("flops", "parameters"):
+        assert second["gained"][kind][0] == first["gained"][kind][1] == shown["networks"][second["network"]][kind]
+    assert [run["gained"]["before"] for run in (first, second)] == ["unpruned", "as earlier rounds left it"]
+    assert [run["accuracies"][0][0] for run in (first, second)] == ["unpruned", "as earlier rounds left it"]
+    left = second["gained"]["flops"][1] / first["gained"]["flops"][0]
+    assert not first["notes"] and f"after this round it has {left:.1%} of them" in second["notes"][0]
+    told = next(pruning_lines(Pipeline(EXPERIMENT, folder / "round-2", DIGITS, CPU)))
+    assert told.startswith(f"prune round-2: {gain(*second['gained']['flops'])} FLOPs")
+
+
+def test_figures_tell_unpruned_networks_from_those_that_rounds_began_with(rounds: tuple[Path, Restart]) -> None:
+    shown = content(subjects([rounds[0] / "round-1", rounds[0] / "round-2"]))
+    sketch = next(one for one in sketches(shown) if one.stem.startswith("accuracy-against-cost"))
+    plotted = {str(one.get_label()): one.get_xydata().tolist() for one in sketch.draw().axes[0].lines}
+    for name, run in zip(("unpruned", "as earlier rounds left it"), shown["runs"], strict=True):
+        assert plotted[name] == [[run["gained"]["flops"][0] / 1e6, 100 * run["gained"]["accuracy"][0]]]
+
+
+def test_thresholds_of_a_later_round_are_checked_beside_the_network_that_it_began_with(
+    rounds: tuple[Path, Restart], tmp_path: Path
+) -> None:
+    shutil.copytree(rounds[0] / "round-2", tmp_path / "round-2")
+    pipeline = Pipeline(EXPERIMENT, tmp_path / "round-2", DIGITS, CPU)
+    (found,) = verify_thresholds(pipeline, (0,), finetune_epochs=0)["shifts"]
+    costs = pipeline.results
+    assert found["flops"] == costs["cost_after"]["flops"] / costs["cost_sparse"]["flops"]
 
 
 def test_fresh_weights_have_nothing_of_the_old_but_their_shapes(rounds: tuple[Path, Restart]) -> None:
@@ -313,9 +352,12 @@ def test_the_verb_iterates_and_shows_the_rounds(tmp_path: Path) -> None:
     assert done.exit_code == 0, done.output
     record = read(tmp_path / "record.json")
     assert [kept(one) for one in record["rounds"]] == [[8, 12], [4, 6]]
+    began = {1: "before", 2: "sparse"}
     for one in record["rounds"]:
         row = next(line for line in done.output.splitlines() if line.startswith(f"│ {one['round']} "))
-        assert f"{one['accuracy']:.2%}" in row and f"({one['flops']:.1%})" in row
+        before, after = (one["results"][f"cost_{when}"]["flops"] for when in (began[one["round"]], "after"))
+        assert f"{one['accuracy']:.2%}" in row and f" {one['flops']:.1%} " in row and f"({after / before:.1%})" in row
+    assert "beside the network that it began with" in done.output
     again = CliRunner().invoke(app, ["iterate", "--out", str(tmp_path), "--rounds", "2", "--device", "cpu"])
     assert again.exit_code == 0 and again.output == done.output[done.output.index("┏") :]
 

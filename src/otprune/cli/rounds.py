@@ -26,6 +26,11 @@ from otprune.training.loop import chosen_device
 # Rounds go by thresholds alone.
 AIMS = ("training.target_flops", *(f"pruning.{name}" for name in (*TARGETS, *OF_LATENCY)))
 
+OF_THE_FIRST = "FLOPs left\nin all"
+OF_A_ROUND = (
+    "Each round is told beside the network that it began with; the FLOPs left in all beside the unpruned one's."
+)
+
 
 @app.command()
 @with_settings("", "training", "pruning", "finetuning", without=AIMS)
@@ -71,9 +76,13 @@ def iterate(
         with reports(screen) as report:
             record = iterating.iterate(experiment, out, source, where, rounds, restart, report)
     done = record["rounds"]
-    screen.print(measured_table([{"round": str(one["round"])} for one in done], [one["results"] for one in done]))
-    for line in _remarks(record):
+    screen.print(measured_table([_labels(one) for one in done], [one["results"] for one in done]))
+    for line in (*([OF_A_ROUND] if len(done) > 1 else []), *_remarks(record)):
         say(screen, line)
+
+
+def _labels(one: Mapping[str, Any]) -> dict[str, str]:
+    return {"round": str(one["round"]), OF_THE_FIRST: f"{one['flops']:.1%}"}
 
 
 def _remarks(record: Mapping[str, Any]) -> Iterator[str]:

@@ -35,6 +35,16 @@ def gain(before: float, after: float) -> str:
     return f"{short(before)} → {short(after)} ({after / before:.1%})"
 
 
+def cost_of_trained(results: Mapping[str, Any]) -> Mapping[str, float]:
+    """What the network cost that `accuracy_sparse` is of: less than the one that was built, where rounds go before.
+
+    >>> cost_of_trained({"cost_before": {"flops": 4}, "cost_sparse": {"flops": 2}}), cost_of_trained({})
+    ({'flops': 2}, {})
+    """
+    found: Mapping[str, float] = results.get("cost_sparse") or results.get("cost_before") or {}
+    return found
+
+
 def latency(results: Mapping[str, Any]) -> str:
     """What a network took, and takes pruned, in milliseconds, where it was pruned to a latency; or nothing.
 

@@ -78,7 +78,11 @@ class Latency(TypedDict, total=False):
 
 
 class Results(TypedDict, total=False):
-    """results.json: what the stages measured. Every name that begins with `accuracy_` is that of a number."""
+    """results.json: what the stages measured. Every name that begins with `accuracy_` is that of a number.
+
+    `cost_before` is that of the network as it is built. `cost_sparse` is that of the trained one, and only there where
+    an earlier round had pruned it.
+    """
 
     layers: list[LayerResult]
     gammas: dict[str, list[float]]
@@ -88,6 +92,7 @@ class Results(TypedDict, total=False):
     finetuning: list[Epoch]
     scratch: list[Epoch]
     cost_before: Costs
+    cost_sparse: Costs
     cost_after: Costs
     choosing: list[Tried]
     seconds: dict[str, float]
@@ -206,7 +211,7 @@ def _require_measured(results: Mapping[str, Any]) -> None:
     for name, value in results.items():
         if name.startswith(ACCURACY):
             require_kind(value, float | None, f"it.{name}")
-    for name in ("cost_before", "cost_after"):
+    for name in ("cost_before", "cost_sparse", "cost_after"):
         if any(results[name][kind] <= 0 for kind in ("flops", "parameters") if name in results):
             raise ValueError(f"it.{name} is not above 0")
 

@@ -168,7 +168,7 @@ def _labels(experiment: Mapping[str, Any], several_networks: bool) -> dict[str, 
 
 def _gains(found: Mapping[str, Any], kinds: Sequence[str]) -> Iterator[str]:
     for kind in kinds:
-        yield cells.gain(found["cost_before"][kind], found["cost_after"][kind]) if "cost_after" in found else ""
+        yield cells.gain(cells.cost_of_trained(found)[kind], found["cost_after"][kind]) if "cost_after" in found else ""
 
 
 def _held_out(found: Mapping[str, Any]) -> str:

@@ -121,11 +121,13 @@ def prune_by(
     after = totals(ot.cost(small, pipeline.example()))
     plan.save(pipeline.folder / "plan.json")
     pipeline.results.pop("latency", None)  # which an earlier pruning may have met
+    pruned_before = {"cost_sparse": totals(ot.cost(model, pipeline.example()))} if plans_of(model) else {}
     pipeline.note(
         **measured,
         exactness=exact,
         cost_before=before,
         cost_after=after,
+        **pruned_before,
         remarks=remarks(pipeline.experiment, plan, after["flops"] / before["flops"], pipeline.in_rounds),
         rule=plan.rule,
         choosing=list(choosing),

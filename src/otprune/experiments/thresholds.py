@@ -12,6 +12,7 @@ from otprune.errors import TrainingError
 from otprune.experiments import stages
 from otprune.experiments.attribution import attribution
 from otprune.experiments.bounding import bounds_for
+from otprune.experiments.cells import cost_of_trained
 from otprune.experiments.experiment import Experiment
 from otprune.experiments.folder import PRUNED, RECORD, SPARSE, write_json
 from otprune.experiments.pipeline import Pipeline
@@ -103,7 +104,7 @@ def _place(folder: Path, plan: PruningPlan, shift: float) -> Path:
 
 def _summary(shift: float, check: Pipeline) -> dict[str, Any]:
     results, layers = check.results, check.results["layers"]
-    before, after = results["cost_before"], results["cost_after"]
+    before, after = cost_of_trained(results), results["cost_after"]
     return {
         "shift": shift,
         "folder": check.folder.name,

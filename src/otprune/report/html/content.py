@@ -1,7 +1,7 @@
 """Everything that the page shows, as JSON has it."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -14,12 +14,12 @@ from otprune.experiments.reproduce.needed import lam_text
 from otprune.report.html.costs import Network, described, with_costs
 from otprune.report.html.deployed import exported, latencies
 from otprune.report.html.networks import network
-from otprune.report.html.points import before_and_after, papers
+from otprune.report.html.points import before_and_after, papers, which_before
 from otprune.report.html.subjects import NO_WEIGHTS, Subject
 from otprune.report.points import subject as title
 from otprune.thresholds import rule_from
 
-STAGES = {"sparse": "unpruned", "pruned": "as pruned", "folded": "constants folded", "recalibrated": "recalibrated"}
+STAGES = {"pruned": "as pruned", "folded": "constants folded", "recalibrated": "recalibrated"}
 TRAININGS = {"training": "training with sparsity", "finetuning": "fine-tuning", "scratch": "training from scratch"}
 SHOWN_CLASSES = 20
 NO_GAMMAS = "its scaling factors were not recorded"
@@ -51,7 +51,7 @@ def _run(subject: Subject, networks: list[dict[str, Any]]) -> dict[str, Any]:
         "name": subject.name,
         "title": title(experiment.data, experiment.model),
         "facts": _facts(subject),
-        "notes": [*_built_again(subject), *results.get("remarks", ())],
+        "notes": [*_built_again(subject), *_in_rounds(results), *results.get("remarks", ())],
         "delta": experiment.pruning.delta,
         "branch": None if made is None else _branch_limit(subject.results, made),
         "gained": before_and_after(subject),
@@ -93,6 +93,16 @@ def _built_again(subject: Subject) -> list[str]:
     return [NO_WEIGHTS] if subject.weights is None and subject.gammas else []
 
 
+def _in_rounds(results: Mapping[str, Any]) -> Iterator[str]:
+    """What all rounds so far came to, where the page tells of one of them."""
+    if "cost_sparse" in results and {"cost_before", "cost_after"} <= results.keys():
+        first, began, ended = (results[f"cost_{when}"]["flops"] for when in ("before", "sparse", "after"))
+        yield (
+            f"Before is the network that earlier rounds left, with {began / first:.1%} of the unpruned one's FLOPs; "
+            f"after this round it has {ended / first:.1%} of them."
+        )
+
+
 def _placed(one: dict[str, Any], networks: list[dict[str, Any]]) -> int:
     if one not in networks:
         networks.append(one)
@@ -132,7 +142,8 @@ def _listed(classes: Sequence[object]) -> str:
 
 
 def _accuracies(results: Mapping[str, Any]) -> list[tuple[str, float]]:
-    names = STAGES | {name[9:]: _finetuned(name[9:]) for name in results if name.startswith("accuracy_finetuned")}
+    names = {"sparse": which_before(results)} | STAGES
+    names |= {name[9:]: _finetuned(name[9:]) for name in results if name.startswith("accuracy_finetuned")}
     names["scratch"] = "from scratch"
     return [(said, results[f"accuracy_{name}"]) for name, said in names.items() if f"accuracy_{name}" in results]
 

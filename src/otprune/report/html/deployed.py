@@ -10,6 +10,7 @@ from typing import Any
 
 from otprune.experiments.contents import Bench, Exports, well_formed
 from otprune.experiments.folder import read_json
+from otprune.report.html.points import UNPRUNED, which_before
 from otprune.report.html.subjects import Subject
 
 FILES, EXPORTED = "bench*.json", "export.json"
@@ -22,12 +23,15 @@ def latencies(subject: Subject) -> list[dict[str, Any]]:
     >>> latencies(Subject("run", Path("nowhere"), Experiment("vgg14", "cifar10"), {}))
     []
     """
-    return [*_when_pruned(subject), *(_benches(subject.place) if subject.place.is_dir() else ())]
+    return [*_when_pruned(subject), *(_benches(subject) if subject.place.is_dir() else ())]
 
 
-def _benches(folder: Path) -> list[dict[str, Any]]:
-    found = [well_formed(Bench, read_json(path), path) for path in sorted(folder.glob(FILES))]
-    return [row for record in found for row in _rows(record, folder)]
+def _benches(subject: Subject) -> list[dict[str, Any]]:
+    """Originals are timed unpruned, whichever network the run began with."""
+    found = [well_formed(Bench, read_json(path), path) for path in sorted(subject.place.glob(FILES))]
+    rows = [row for record in found for row in _rows(record, subject.place)]
+    began = which_before(subject.results)
+    return rows if began == UNPRUNED else [{**row, "name": f"{row['name']}, before: {UNPRUNED}"} for row in rows]
 
 
 def exported(subject: Subject) -> list[tuple[str, float]]:

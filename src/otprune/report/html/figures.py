@@ -10,6 +10,7 @@ import numpy as np
 import torch
 
 import otprune as ot
+from otprune.report.html.points import PRUNED_BEFORE, UNPRUNED
 from otprune.report.style import BASELINE, FAINT, NS, OT, PAPER, Sketch, figure, legend, write
 from otprune.thresholds import Thresholds
 
@@ -173,10 +174,10 @@ def _shifts(run: Mapping[str, Any]) -> "Figure":
 def _against_cost(title: str, runs: Sequence[Mapping[str, Any]], papers: Sequence[Mapping[str, Any]]) -> "Figure":
     drawn, axes = figure(_plain(f"{title}: accuracy against cost"), 1, 2, (9, 3.8), sharey=True)
     for ax, (kind, name) in zip(axes[0], KINDS.items(), strict=True):
-        for index, (label, color, marker) in enumerate((("unpruned", BASELINE, "s"), ("pruned", OT, "o"))):
-            cost, accuracy = ([run["gained"][what][index] for run in runs] for what in (kind, "accuracy"))
-            there = [(c / 1e6, 100 * a) for c, a in zip(cost, accuracy, strict=True) if None not in (c, a)]
-            ax.plot(*zip(*there, strict=True), linestyle="none", color=color, marker=marker, label=label)
+        for began, filled in ((UNPRUNED, "full"), (PRUNED_BEFORE, "none")):
+            those = [run for run in runs if run["gained"]["before"] == began]
+            _networks(ax, those, kind, 0, color=BASELINE, marker="s", fillstyle=filled, label=began)
+        _networks(ax, runs, kind, 1, color=OT, marker="o", label="pruned")
         theirs = [(point[kind] / 1e6, point["accuracy"]) for point in papers if point[kind] is not None]
         if theirs:
             ax.plot(*zip(*theirs, strict=True), linestyle="none", color=PAPER, marker="*", markersize=9, label="paper")
@@ -185,6 +186,14 @@ def _against_cost(title: str, runs: Sequence[Mapping[str, Any]], papers: Sequenc
     axes[0, 0].set_ylabel("accuracy (%)")
     legend(axes[0, 0], loc="best")
     return drawn
+
+
+def _networks(ax: "Axes", runs: Sequence[Mapping[str, Any]], kind: str, index: int, **look: Any) -> None:
+    """Those before the runs, or after them, where there are any."""
+    both = [[run["gained"][what][index] for what in (kind, "accuracy")] for run in runs]
+    there = [(cost / 1e6, 100 * accuracy) for cost, accuracy in both if None not in (cost, accuracy)]
+    if there:
+        ax.plot(*zip(*there, strict=True), linestyle="none", **look)
 
 
 def _logarithmic(ax: "Axes") -> None:

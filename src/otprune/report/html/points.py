@@ -5,6 +5,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from otprune.experiments import paper
+from otprune.experiments.cells import cost_of_trained
 from otprune.report.html.subjects import Subject
 
 # From the last stage to the first: what a run is judged by is the last that it went through.
@@ -14,6 +15,8 @@ STAGES = {
     "folded": "constants folded, not trained",
     "pruned": "as pruned, not trained",
 }
+
+UNPRUNED, PRUNED_BEFORE = "unpruned", "as earlier rounds left it"
 
 
 @dataclass(frozen=True)
@@ -35,8 +38,17 @@ def last_stage(results: Mapping[str, Any]) -> str | None:
     return next((stage for stage in STAGES if f"accuracy_{stage}" in results), None)
 
 
+def which_before(results: Mapping[str, Any]) -> str:
+    """Which network is the one before a pruning: the unpruned one, unless the run is a later one of several rounds.
+
+    >>> which_before({}), which_before({"cost_sparse": {"flops": 2, "parameters": 1}})
+    ('unpruned', 'as earlier rounds left it')
+    """
+    return PRUNED_BEFORE if "cost_sparse" in results else UNPRUNED
+
+
 def before_and_after(subject: Subject) -> dict[str, Any]:
-    """Accuracy and costs of the run's network before and after, and which stage that is; what is not there is None.
+    """Accuracy and costs of the run's network before and after, and which these are; what is not there is None.
 
     >>> from pathlib import Path
     >>> from otprune.experiments.experiment import Experiment
@@ -45,8 +57,9 @@ def before_and_after(subject: Subject) -> dict[str, Any]:
     [0.9, None]
     """
     results, stage = subject.results, last_stage(subject.results)
-    before, after = (results.get(f"cost_{when}", {}) for when in ("before", "after"))
+    before, after = cost_of_trained(results), results.get("cost_after", {})
     return {
+        "before": which_before(results),
         "stage": None if stage is None else STAGES[stage],
         "accuracy": [results.get("accuracy_sparse"), None if stage is None else results[f"accuracy_{stage}"]],
         "flops": [before.get("flops"), after.get("flops")],
@@ -66,7 +79,7 @@ def papers(data: str, model: str) -> list[dict[str, Any]]:
 def _found(data: str, model: str) -> Iterator[PaperPoint]:
     unpruned = paper.baselines().get((data, model))
     if unpruned is not None:
-        yield PaperPoint("unpruned", unpruned.accuracy, unpruned.flops, unpruned.parameters)
+        yield PaperPoint(UNPRUNED, unpruned.accuracy, unpruned.flops, unpruned.parameters)
     statistics, headline = paper.table("statistics"), paper.table("points")["headline"]
     if statistics["model"] == model and data in statistics:
         for rule in ("ot", "ns"):

@@ -45,6 +45,7 @@ function scatterLegend(marks) {
     [{ look: 'chosen', shape: 'circle' }, 'this run, pruned'],
     [{ look: 'run', shape: 'circle' }, 'other runs, pruned'],
     [{ look: 'unpruned', shape: 'square' }, 'unpruned'],
+    [{ look: 'earlier', shape: 'square' }, 'as earlier rounds left it'],
     [{ look: 'paper', shape: 'diamond' }, 'the paper'],
   ];
   return kinds.filter(([{ look }]) => marks.some((mark) => mark.look === look));
@@ -58,7 +59,8 @@ function paperMark(point, kind) {
 }
 
 function runMarks({ name, gained }, kind, isChosen) {
-  const looks = [['unpruned', 'square', 'unpruned'], [isChosen ? 'chosen' : 'run', 'circle', 'pruned']];
+  const began = gained.before === 'unpruned' ? 'unpruned' : 'earlier';
+  const looks = [[began, 'square', gained.before], [isChosen ? 'chosen' : 'run', 'circle', 'pruned']];
   return looks.flatMap(([look, shape, said], index) => {
     const [cost, accuracy] = [gained[kind][index], gained.accuracy[index]];
     if (cost === null || accuracy === null) return [];

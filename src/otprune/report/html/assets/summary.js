@@ -1,10 +1,11 @@
 // What was gained: a sentence and a small table.
 
-function lead({ title, gained }) {
-  const { accuracy, flops, parameters, stage } = gained;
+function lead({ title: network, gained }) {
+  const { before: began, accuracy, flops, parameters, stage } = gained;
+  const title = began === 'unpruned' ? network : `${network}, ${began},`;
   const costs = [['FLOPs', flops], ['parameters', parameters]].filter(([, pair]) => isPair(pair));
-  if (!costs.length) return isPair(accuracy) ? `${title}: ${points(accuracy)} (${stage}).` : `${title}: not pruned yet.`;
-  if (costs.every(([, [before, after]]) => before === after)) return `${title}: nothing was pruned.`;
+  if (!costs.length) return isPair(accuracy) ? `${network}: ${points(accuracy)} (${stage}).` : `${network}: not pruned yet.`;
+  if (costs.every(([, [before, after]]) => before === after)) return `${network}: nothing was pruned.`;
   const kept = costs.map(([name, [before, after]]) => `${percent(after / before)} of its ${name}`).join(' and ');
   const times = isPair(flops) ? `, ${(flops[0] / flops[1]).toPrecision(3)} times fewer FLOPs` : '';
   return `${title} keeps ${kept}${times}${isPair(accuracy) ? `, at ${points(accuracy)} (${stage})` : ''}.`;
@@ -23,7 +24,7 @@ const signed = (value) => `${value < 0 ? '−' : '+'}${Math.abs(value).toFixed(2
 function gainedTable({ gained, latencies }) {
   const rows = [accuracyRow(gained), costRow('FLOPs', gained.flops), costRow('parameters', gained.parameters)];
   const times = latencies.map(({ name, before, after }) => latencyRow(name, before, after));
-  const caption = gained.stage ? `After: ${gained.stage}` : 'Before and after pruning';
+  const caption = gained.stage ? `Before: ${gained.before}; after: ${gained.stage}` : 'Before and after pruning';
   return table(caption, ['', 'before', 'after', 'change'], [...rows, ...times]);
 }
 

@@ -64,14 +64,69 @@ def test_a_record_of_another_kind_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("name", "value", "why"),
-    [("flops", "many", r"rounds\[1\]\.flops is 'many'"), ("accuracy", "x", r"rounds\[1\]\.accuracy is 'x'")],
+    [
+        ("flops", "many", r"rounds\[1\]\.flops is 'many'"),
+        ("flops", 0, r"rounds\[1\] has no FLOPs or parameters left"),
+        ("accuracy", "x", r"rounds\[1\]\.accuracy is 'x'"),
+        ("accuracy", 1.01, r"rounds\[1\]\.accuracy is 1\.01, not a number from 0 to 1"),
+        ("accuracy", float("nan"), r"rounds\[1\]\.accuracy is nan, not a number from 0 to 1"),
+        ("round", 3, "it has a round 3 where round 2 belongs"),
+        ("results", {}, r"rounds\[1\]\.results has no layers"),
+        ("results", {"layers": [], "accuracy_pruned": -0.1}, r"rounds\[1\]\.results\.accuracy_pruned is -0\.1"),
+    ],
 )
-def test_a_damaged_round_is_named(name: str, value: str, why: str, tmp_path: Path) -> None:
+def test_a_damaged_round_is_named(name: str, value: object, why: str, tmp_path: Path) -> None:
     asked = rounds("cifar10", "vgg14", 1e-4, Restart.FINETUNED)
     content = made_records.record(asked)
     content["rounds"][1][name] = value
     made_records.write(tmp_path, [asked], lambda needed: content)
     with pytest.raises(TrainingError, match=why):
+        Records(tmp_path).find(asked)
+
+
+def with_rounds(folder: Path, shown: slice, remark: str = "") -> str:
+    """What a record lacks that has some of its rounds."""
+    asked = rounds("cifar10", "vgg14", 1e-4, Restart.FINETUNED)
+    content = made_records.record(asked)
+    content |= {"rounds": content["rounds"][shown], "remark": remark}
+    made_records.write(folder, [asked], lambda needed: content)
+    return Records(folder).lacks(asked)
+
+
+def test_rounds_that_are_missing_are_lacking_unless_the_last_removed_nothing(tmp_path: Path) -> None:
+    assert with_rounds(tmp_path, slice(5)) == ""
+    assert with_rounds(tmp_path, slice(4)) == "with fewer than 5 rounds"
+    assert with_rounds(tmp_path, slice(4), remark="round 4 removes nothing: no further round was begun") == ""
+    with pytest.raises(TrainingError, match=r"seed0\.json: has lost its rounds\. Get it back"):
+        with_rounds(tmp_path, slice(0))
+
+
+def test_a_round_that_was_not_trained_is_lacking(tmp_path: Path) -> None:
+    asked = rounds("cifar10", "vgg14", 1e-4, Restart.SCRATCH)
+    content = made_records.record(asked)
+    content["rounds"][4]["accuracy"] = None
+    made_records.write(tmp_path, [asked], lambda needed: content)
+    assert Records(tmp_path).lacks(asked) == "not trained"
+
+
+@pytest.mark.parametrize("value", [1.5, -0.01, float("nan"), float("inf")])
+@pytest.mark.parametrize("name", ["accuracy_finetuned", "accuracy_held_out_sparse"])
+def test_an_accuracy_that_no_network_has_is_refused_by_name(name: str, value: float, tmp_path: Path) -> None:
+    content = made_records.record(OT)
+    content["results"][name] = value
+    made_records.write(tmp_path, [OT], lambda needed: content)
+    with pytest.raises(TrainingError, match=rf"lam1e-4-seed0\.json: .*{name} is {value}, not a number from 0 to 1"):
+        Records(tmp_path).find(OT)
+
+
+@pytest.mark.parametrize("lost", ["shift of 0", "accuracy_sparse"])
+def test_shifts_that_lost_what_they_are_compared_with_are_refused_by_name(lost: str, tmp_path: Path) -> None:
+    asked = shifted("cifar10", "vgg14", 1e-4)
+    content = made_records.record(asked)
+    content["shifts"] = [one for one in content["shifts"] if one["shift"] or lost != "shift of 0"]
+    content.pop(lost, None)
+    made_records.write(tmp_path, [asked], lambda needed: content)
+    with pytest.raises(TrainingError, match=rf"shifted-lam1e-4-seed0\.json: has lost its {lost}\. Get it back"):
         Records(tmp_path).find(asked)
 
 

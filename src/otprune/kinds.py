@@ -10,11 +10,15 @@ from typing import Any, NewType, get_args, get_origin
 AnyNumber = NewType("AnyNumber", float)
 """A number that may be infinite or none at all, as a loss may be."""
 
+Share = NewType("Share", float)
+"""A number from 0 to 1, as an accuracy is."""
+
 _SCALARS: dict[Any, tuple[set[type], str]] = {
     bool: ({bool}, "true or false"),
     int: ({int}, "a whole number"),
     float: ({int, float}, "a finite number"),
     AnyNumber: ({int, float}, "a number"),
+    Share: ({int, float}, "a number from 0 to 1"),
     str: ({str}, "a text"),
 }
 
@@ -49,6 +53,8 @@ def _require_all(values: Iterable[Any], kind: Any, said: str) -> None:
         raise ValueError(f"{said} {wrong!r:.60}, not {name}")
     if kind is float and not all(map(math.isfinite, values)):
         raise ValueError(f"{said} {next(value for value in values if not math.isfinite(value))}, not {name}")
+    if kind is Share and not all(0 <= value <= 1 for value in values):
+        raise ValueError(f"{said} {next(value for value in values if not 0 <= value <= 1)}, not {name}")
 
 
 def _require_unless_none(value: Any, inner: tuple[Any, ...], place: str) -> None:

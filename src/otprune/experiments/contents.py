@@ -1,11 +1,11 @@
 """What the JSON files of a run hold, and whether one does that was written by somebody else."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NotRequired, TypedDict, TypeVar, cast
 
 from otprune.errors import TrainingError
-from otprune.kinds import AnyNumber, require_kind
+from otprune.kinds import AnyNumber, Share, require_kind
 
 MOST_PIXELS = 2**26  # of an image, in all its channels
 MOST_CLASSES = 1_000_000
@@ -45,7 +45,7 @@ class Epoch(TypedDict, total=False):
     epoch: int
     lam: float | None
     loss: AnyNumber | None
-    accuracy: float | None
+    accuracy: Share | None
     flops: float | None
 
 
@@ -54,7 +54,7 @@ class Tried(TypedDict):
 
     shift: float | None
     flops: float
-    accuracy: float | None
+    accuracy: Share | None
 
 
 class Shifted(TypedDict):
@@ -63,9 +63,9 @@ class Shifted(TypedDict):
     shift: float
     flops: float
     folder: NotRequired[str]
-    accuracy_pruned: NotRequired[float | None]
-    accuracy_recalibrated: NotRequired[float | None]
-    accuracy_finetuned: NotRequired[float | None]
+    accuracy_pruned: NotRequired[Share | None]
+    accuracy_recalibrated: NotRequired[Share | None]
+    accuracy_finetuned: NotRequired[Share | None]
 
 
 class Latency(TypedDict, total=False):
@@ -78,7 +78,7 @@ class Latency(TypedDict, total=False):
 
 
 class Results(TypedDict, total=False):
-    """results.json: what the stages measured. Every name that begins with `accuracy_` is that of a number.
+    """results.json: what the stages measured. Every name that begins with `accuracy_` is that of a share.
 
     `cost_before` is that of the network as it is built. `cost_sparse` is that of the trained one, and only there where
     an earlier round had pruned it.
@@ -99,7 +99,7 @@ class Results(TypedDict, total=False):
     exactness: Exactness | None
     latency: Latency
     unreadable: dict[str, str]
-    test_by_epoch: dict[str, dict[str, float]]
+    test_by_epoch: dict[str, dict[str, Share]]
 
 
 class Feeding(TypedDict, total=False):
@@ -113,9 +113,9 @@ class Round(TypedDict):
     """A round of several, and what is left of the first model's cost after it."""
 
     round: int
-    accuracy: float | None
-    flops: float
-    parameters: float
+    accuracy: Share | None
+    flops: Share
+    parameters: Share
     results: Results
 
 
@@ -133,7 +133,9 @@ class Record(TypedDict, total=False):
     results: Results
     shifts: list[Shifted]
     gammas: dict[str, list[float]]
+    accuracy_sparse: Share
     rounds: list[Round]
+    remark: str
     provenance: dict[str, Any]
     provenance_by_stage: dict[str, list[dict[str, Any]]]
 
@@ -162,7 +164,7 @@ class Bench(TypedDict, total=False):
 class ExportedFile(TypedDict):
     """A file that was exported."""
 
-    accuracy: float
+    accuracy: Share
 
 
 class Exports(TypedDict, total=False):
@@ -198,6 +200,7 @@ def require_well_formed(kind: type[Content], found: Mapping[str, Any]) -> None:
     """
     require_kind(found, kind, "it")
     _require_measured(_part(Results, "results", kind, found))
+    _require_rounds(found.get("rounds", ()) if kind is Record else ())
     _require_image(_part(Feeding, "data", kind, found))
 
 
@@ -207,13 +210,24 @@ def _part(wanted: Any, name: str, kind: Any, found: Mapping[str, Any]) -> Mappin
     return part
 
 
-def _require_measured(results: Mapping[str, Any]) -> None:
+def _require_measured(results: Mapping[str, Any], where: str = "it") -> None:
     for name, value in results.items():
         if name.startswith(ACCURACY):
-            require_kind(value, float | None, f"it.{name}")
+            require_kind(value, Share | None, f"{where}.{name}")
     for name in ("cost_before", "cost_sparse", "cost_after"):
         if any(results[name][kind] <= 0 for kind in ("flops", "parameters") if name in results):
-            raise ValueError(f"it.{name} is not above 0")
+            raise ValueError(f"{where}.{name} is not above 0")
+
+
+def _require_rounds(rounds: Sequence[Mapping[str, Any]]) -> None:
+    for place, one in enumerate(rounds):
+        if one["round"] != place + 1:
+            raise ValueError(f"it has a round {one['round']} where round {place + 1} belongs")
+        if "layers" not in one["results"]:
+            raise ValueError(f"it.rounds[{place}].results has no layers")
+        if min(one["flops"], one["parameters"]) <= 0:
+            raise ValueError(f"it.rounds[{place}] has no FLOPs or parameters left")
+        _require_measured(one["results"], f"it.rounds[{place}].results")
 
 
 def _require_image(fed: Mapping[str, Any]) -> None:

@@ -69,12 +69,11 @@ class Rounds:
 
     def goes_on(self, rounds: int) -> bool:
         """Whether fewer than so many are recorded; it is over early once one removes nothing."""
-        return len(self.record.get("rounds", ())) < rounds and not self.record.get("remark")
+        return are_missing(self.record, rounds)
 
     def is_over(self, rounds: int) -> bool:
         """Whether there is no other round, nor anything left to train from scratch, as far as is recorded."""
-        trained = all(one["accuracy"] is not None for one in self.record.get("rounds", ()) if _removes(one["results"]))
-        return not self.goes_on(rounds) and trained
+        return not self.goes_on(rounds) and are_trained(self.record)
 
     def begin(self, rounds: int) -> None:
         """Open the next round of so many, which is noted for when they are gone on with."""
@@ -178,6 +177,24 @@ def iterate_together(
         for one in pruned:  # also where the training of another was broken off
             one.end()
     aside.end()
+
+
+def are_missing(record: Mapping[str, Any], rounds: int = ROUNDS) -> bool:
+    """Whether a record has fewer than so many rounds and does not say that the last of them removed nothing.
+
+    >>> are_missing({"rounds": [], "remark": ""})
+    True
+    """
+    return len(record.get("rounds", ())) < rounds and not record.get("remark")
+
+
+def are_trained(record: Mapping[str, Any]) -> bool:
+    """Whether every recorded round that removes something was trained after it.
+
+    >>> are_trained({"rounds": [{"accuracy": None, "results": {"layers": [{"channels": 4, "kept": 2}]}}]})
+    False
+    """
+    return all(one["accuracy"] is not None for one in record.get("rounds", ()) if _removes(one["results"]))
 
 
 def with_the_usual_limit(experiment: Experiment) -> Experiment:

@@ -1,6 +1,6 @@
 """The records under results/, in the shape of today, whatever the shape they were written in."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from glob import escape
@@ -13,6 +13,7 @@ from otprune.experiments.attribution import ALONE, APART, SCRATCH
 from otprune.experiments.contents import ACCURACY, require_well_formed
 from otprune.experiments.experiment import Experiment
 from otprune.experiments.fields import flat
+from otprune.experiments.iterate import ROUNDS, are_missing, are_trained
 from otprune.experiments.reproduce.needed import Kind, Needed
 from otprune.jsons import parsed
 from otprune.reading import text_of
@@ -26,6 +27,7 @@ MOVED = {
     "report_after": ("finetuning", "report_after"),
 }
 SCRATCH_LACKS = "not trained from scratch"
+ROUNDS_LACK = f"with fewer than {ROUNDS} rounds"
 WAY_OUT = "Get it back from version control, or remove it: it then counts as not run."
 CHOOSING = "choosing"
 CONTENT = {
@@ -138,6 +140,8 @@ class Records:
         record = self.find(needed)
         if record is None:
             return "not run"
+        if needed.kind is Kind.ROUNDS:
+            return ROUNDS_LACK if are_missing(record.content) else "" if are_trained(record.content) else "not trained"
         pruned = needed.kind in (Kind.PRUNED, Kind.ISTA)
         if pruned and needed.finetuned and "accuracy_finetuned" not in record.results:
             return "not fine-tuned"
@@ -189,13 +193,28 @@ def _json(text: str) -> Any:
 
 def _require_whole(record: Record, path: Path) -> None:
     """Older records lack this and that, which is left out. No run ever wrote one without what its networks cost."""
+    lost = [*_lost_results(record), *_lost_prunings(record.content)]
+    if lost:
+        raise TrainingError(f"{path}: has lost its {' and '.join(lost)}. {WAY_OUT}")
+
+
+def _lost_results(record: Record) -> Iterator[str]:
     if "results" not in record.content:
         return
     costs = ("cost_before", "cost_after") if record.experiment.training.lam else ("cost_before",)
-    unknown = [name for name, value in record.results.items() if name.startswith(ACCURACY) and value is None]
-    lost = [*(name for name in costs if name not in record.results), *unknown]
-    if lost:
-        raise TrainingError(f"{path}: has lost its {' and '.join(lost)}. {WAY_OUT}")
+    yield from (name for name in costs if name not in record.results)
+    yield from (name for name, value in record.results.items() if name.startswith(ACCURACY) and value is None)
+
+
+def _lost_prunings(content: Mapping[str, Any]) -> Iterator[str]:
+    """What is compared with all others must be there: the first round, thresholds as they are, the unpruned network."""
+    if content.get("rounds") == []:
+        yield "rounds"
+    if "shifts" in content:
+        if all(one["shift"] for one in content["shifts"]):
+            yield "shift of 0"
+        if "accuracy_sparse" not in content:
+            yield "accuracy_sparse"
 
 
 def _differ_in_seed_alone(one: Experiment, other: Experiment) -> bool:

@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import torch
 
 from otprune.errors import TrainingError
 from otprune.experiments.experiment import Experiment
@@ -12,6 +13,8 @@ from otprune.experiments.iterate import Restart
 from otprune.experiments.reproduce.needed import Needed, baseline, pruned, rounds, shifted
 from otprune.experiments.reproduce.records import Records, normalised
 from otprune.experiments.reproduce.rows import rows
+from otprune.experiments.reproduce.running import Workshop, run_missing
+from otprune.experiments.reproduce.undamaged import Undamaged
 from tests import made_records
 
 OT = pruned("cifar10", "vgg14", 1e-4)
@@ -189,6 +192,41 @@ def test_gammas_may_come_from_another_seed_but_not_from_another_pruning(tmp_path
     made_records.write(tmp_path, [pruned("cifar10", "vgg14", 1e-4, seed=5)])
     found = Records(tmp_path).with_gammas(asked)
     assert found is not None and found.experiment.training.seed == 5 and Records(tmp_path).lacks(asked) == ""
+
+
+def test_a_damaged_seed_matters_to_gammas_only_where_no_other_has_them(tmp_path: Path) -> None:
+    asked, other = replace(OT, gammas=True), pruned("cifar10", "vgg14", 1e-4, seed=1)
+    made_records.write(tmp_path, [OT])
+    (tmp_path / f"{other.place}.json").write_text("{")
+    assert Records(tmp_path).lacks(asked) == ""
+    (tmp_path / f"{OT.place}.json").rename(tmp_path / f"{pruned('cifar10', 'vgg14', 1e-4, seed=2).place}.json")
+    found = Records(tmp_path).with_gammas(asked)
+    assert found is not None and found.place.endswith("-seed2")
+    (tmp_path / f"{found.place}.json").unlink()
+    for look in (Records(tmp_path).with_gammas, Records(tmp_path).lacks):
+        with pytest.raises(TrainingError, match=r"lam1e-4-seed1\.json: is no record of a run"):
+            look(asked)
+
+
+def test_no_other_seed_is_run_for_gammas_where_the_place_is_taken_by_another_experiment(tmp_path: Path) -> None:
+    longer = replace(OT.experiment, training=replace(OT.experiment.training, epochs=3))
+    made_records.write(tmp_path, [Needed(longer, OT.kind)])
+    with pytest.raises(TrainingError, match=r"lam1e-4-seed0\.json: has training.epochs=3, and the run asked for 160"):
+        run_missing([replace(OT, gammas=True)], Workshop(tmp_path / "runs", tmp_path, torch.device("cpu")))
+    assert not (tmp_path / "runs").exists()
+
+
+def test_records_that_are_refused_are_passed_over_and_named(tmp_path: Path) -> None:
+    asked = shifted("cifar10", "vgg14", 1e-4)
+    made_records.write(tmp_path, [OT])
+    made_records.write(tmp_path, [asked], lambda needed: made_records.record(OT))
+    broken = pruned("cifar10", "vgg14", 1e-4, seed=1)
+    (tmp_path / f"{broken.place}.json").write_text("{")
+    records = Undamaged(tmp_path)
+    assert records.find(asked) is None and [one.place for one in records.of_any_seed(OT)] == [OT.place]
+    assert records.refused.keys() == {asked.place, broken.place}
+    assert "has no shifts" in records.refused[asked.place] and "is not JSON" in records.refused[broken.place]
+    assert {OT.place, asked.place} == Undamaged(tmp_path).all.keys()
 
 
 def test_every_record_has_a_place_of_its_own() -> None:

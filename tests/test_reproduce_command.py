@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 
 from otprune.cli import app
 from otprune.cli.reproduce import _announced
+from otprune.experiments.reproduce.needed import pruned
 from otprune.experiments.reproduce.rows import row, rows, seeds, sweep
 from otprune.experiments.reproduce.running import Workshop
 from tests import made_records
@@ -135,6 +136,41 @@ def test_a_damaged_record_stops_what_needs_it_by_name_and_nothing_else(
     assert listed.stderr.startswith(f"{damaged}: ") and listed.stderr.count("\n") == 1
     assert reproduce("layer-distributions", *folders).exit_code == 0
     assert damaged.read_text() == content and not (tmp_path / "runs").exists()
+
+
+def test_damage_in_another_seed_that_a_figure_reads_is_listed_and_what_needs_it_not_is_drawn(
+    all_made: Path, tmp_path: Path
+) -> None:
+    results, figures = Path(shutil.copytree(all_made, tmp_path / "results")), tmp_path / "figures"
+    damaged = results / f"{pruned('cifar10', 'vgg14', 1e-3, seed=1).place}.json"
+    damaged.write_text("{")
+    listed = reproduce("--results", results)
+    assert listed.exit_code == 1 and listed.stderr.startswith(f"{damaged}: ") and listed.stderr.count("\n") == 1
+    told = {name: next(line for line in listed.stdout.splitlines() if f" {name} " in line) for name in rows()}
+    refused = {name for name, line in told.items() if "1 refused" in line}
+    assert refused == {"accuracy-vs-cost", "without-training", "iterative"}
+    drawn = reproduce("without-training", "--draw-only", "--results", results, "--figures", figures)
+    assert drawn.exit_code == 1 and drawn.stderr == listed.stderr
+    assert "made without what is refused: cifar10/vgg14/lam1e-3-seed1" in drawn.stdout
+    assert all((figures / f"without-training-{data}-vgg14.png").exists() for data in ("cifar10", "cifar100"))
+
+
+def test_one_damaged_record_does_not_stop_the_others_of_its_row(all_made: Path, tmp_path: Path) -> None:
+    results = Path(shutil.copytree(all_made, tmp_path / "results"))
+    damaged = results / f"{row('iterative').needs[1].place}.json"
+    damaged.write_text("{")
+    done = reproduce("iterative", "--draw-only", "--results", results, "--figures", tmp_path)
+    assert done.exit_code == 1 and done.stderr.startswith(f"{damaged}: ") and (tmp_path / "iterative.png").exists()
+    assert "| NS, from scratch | 5 |" in done.stdout and "| OT, from scratch |" not in done.stdout
+
+
+def test_what_is_no_record_of_a_run_is_named_too(all_made: Path, tmp_path: Path) -> None:
+    results = Path(shutil.copytree(all_made, tmp_path / "results"))
+    (results / "latency-vgg14.json").write_text("{")
+    for asked in ((), ("edge-latency", "--draw-only", "--figures", tmp_path)):
+        done = reproduce(*asked, "--results", results)
+        assert done.exit_code == 1 and done.stderr.count("\n") == 1 and "edge-latency" in done.stdout
+        assert done.stderr.startswith(f"{results / 'latency-vgg14.json'}: is no record of latencies")
 
 
 @pytest.mark.parametrize(("flags", "what"), [(("--only", "cifar10"), "run"), (("--draw-only",), "draw")])

@@ -1,6 +1,7 @@
 """The verb that makes the paper's tables and figures again."""
 
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Annotated
@@ -14,7 +15,7 @@ from otprune.cli.downloads import downloads
 from otprune.cli.flags import RUN, Device
 from otprune.cli.running import console, errors_in_one_line, reports
 from otprune.cli.targets import require_target
-from otprune.errors import TrainingError
+from otprune.errors import OtpruneError, TrainingError
 from otprune.experiments import stages
 from otprune.experiments.reporting import Several
 from otprune.experiments.reproduce.made_images import run_on_made_images
@@ -22,6 +23,7 @@ from otprune.experiments.reproduce.needed import Needed
 from otprune.experiments.reproduce.records import Records
 from otprune.experiments.reproduce.rows import Row, printed, row, rows
 from otprune.experiments.reproduce.running import Workshop, run_missing, to_train
+from otprune.experiments.reproduce.undamaged import Undamaged
 from otprune.experiments.reproduce.watching import Watching
 from otprune.training.loop import chosen_device
 
@@ -62,7 +64,7 @@ def reproduce(
         if name is None:
             if draw_only or only:
                 raise TrainingError(f"name what to {'draw' if draw_only else 'run'}: one of {', '.join(rows())}")
-            _list(rows().values(), Records(results), screen)
+            _end(_list(rows().values(), Undamaged(results), screen))
             return
         asked = row(name)
         needs = _chosen(asked, only and [_as_named(pattern) for pattern in only])
@@ -72,8 +74,12 @@ def reproduce(
             if asked.name == ILSVRC or Records(results).lacking(needs):
                 require_target(results / f"{asked.name}.json")  # as any that is written there
             _run(asked, needs, scratch, Workshop(out, results, chosen_device(device), together=together), screen)
-        _list([asked], Records(results), screen)
-        _draw(asked, results, figures, screen)
+        refused = _list([asked], Undamaged(results), screen)
+        try:
+            _draw(asked, Undamaged(results), figures, screen)
+        except OtpruneError as error:
+            refused.append(str(error))
+        _end(refused)
 
 
 def _chosen(asked: Row, only: Sequence[str] | None) -> list[Needed]:
@@ -131,48 +137,54 @@ def _some(names: Sequence[str]) -> str:
     return ", ".join([*names[:SHOWN], *(["…"] if len(names) > SHOWN else [])])
 
 
-def _draw(asked: Row, results: Path, figures: Path, screen: Console) -> None:
+def _draw(asked: Row, records: Undamaged, figures: Path, screen: Console) -> None:
+    """What the records that can be read are enough for."""
     from otprune.report.figures import FIGURES, draw
     from otprune.report.tables import TABLES
 
-    records = Records(results)
     said = list(TABLES[asked.name](records)) if asked.name in TABLES else []
     if asked.name in FIGURES:
         said += [f"drawn {path}" for path in draw(asked.name, records, figures)]
+    if said and records.refused:
+        said.append(f"made without what is refused: {_some(list(records.refused))}")
     for text in said:
         screen.print(text, markup=False, highlight=False, soft_wrap=True)
 
 
-def _list(shown: Iterable[Row], records: Records, screen: Console) -> None:
-    """What there is of tables and figures, and then, as an error, every record that is in the way."""
-    table, refused = Table("name", "what", "records", "missing"), dict[str, None]()
+def _list(shown: Iterable[Row], records: Undamaged, screen: Console) -> list[str]:
+    """Show what there is of tables and figures; return what is wrong with the records that they cannot be read from."""
+    table, errors = Table("name", "what", "records", "missing"), dict[str, None]()
     for one in shown:
-        lacking, errors = _lacking(one, records)
+        records.refused = {}
+        lacking = {needed.place: why for needed in one.needs if (why := records.lacks(needed))}
+        errors |= dict.fromkeys([*_read_through(one, records), *records.refused.values()])
+        lacking |= dict.fromkeys(records.refused, REFUSED)
         places = {needed.place for needed in one.needs}
-        there = f"{len(places) - len(lacking)} of {len(places)}" if places else "–"
+        there = f"{len(places - lacking.keys())} of {len(places)}" if places else "–"
         table.add_row(one.name, one.title, there, _missing(lacking, one))
-        refused |= dict.fromkeys(errors)
     screen.print(table)
-    if refused:
-        raise TrainingError("\n".join(refused))
+    return list(errors)
 
 
-def _lacking(one: Row, records: Records) -> tuple[dict[str, str], list[str]]:
-    """What is missing of its records by place, and what is wrong with those that are refused."""
-    lacking, errors = dict[str, str](), list[str]()
-    for needed in one.needs:
+def _read_through(one: Row, records: Undamaged) -> Iterator[str]:
+    """Let its table and figure read all that they show, other seeds too; yield what else they cannot be made of."""
+    from otprune.report.figures import FIGURES
+    from otprune.report.tables import TABLES
+
+    for made in (TABLES, FIGURES):
         try:
-            why = records.lacks(needed)
-        except TrainingError as error:
-            why = REFUSED
-            errors.append(str(error))
-        if why:
-            lacking[needed.place] = why
-    return lacking, errors
+            list(made[one.name](records) if one.name in made else ())
+        except OtpruneError as error:
+            yield str(error)
 
 
-def _missing(lacking: dict[str, str], one: Row) -> str:
+def _missing(lacking: Mapping[str, str], one: Row) -> str:
     if not lacking:
         return one.remark
-    reasons = sorted(set(lacking.values()))
-    return ", ".join(f"{list(lacking.values()).count(reason)} {reason}" for reason in reasons)
+    counts = Counter(lacking.values())
+    return ", ".join(f"{counts[reason]} {reason}" for reason in sorted(counts))
+
+
+def _end(errors: Sequence[str]) -> None:
+    if errors:
+        raise TrainingError("\n".join(dict.fromkeys(errors)))

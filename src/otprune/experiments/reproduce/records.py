@@ -127,16 +127,27 @@ class Records:
     def with_gammas(self, needed: Needed) -> Record | None:
         """A record of the training that is needed, of whatever seed, that has its scaling factors.
 
-        Thresholds are shifted in the same ones.
+        Thresholds are shifted in the same ones. One that is damaged matters only where no other has them.
         """
-        found = (*self.of_any_seed(needed), *self.of_any_seed(replace(needed, kind=Kind.SHIFTED)))
-        return next((record for record in found if record.gammas), None)
+        refused: list[TrainingError] = []
+        for place in (*self._of_all_seeds(needed), *self._of_all_seeds(replace(needed, kind=Kind.SHIFTED))):
+            try:
+                record = self.at(place)
+            except TrainingError as error:
+                refused.append(error)
+                continue
+            if record and record.gammas and _differ_in_seed_alone(record.experiment, needed.experiment):
+                return record
+        if refused:
+            raise refused[0]
+        return None
 
     def lacks(self, needed: Needed) -> str:
         """What is missing of a record, in a few words; nothing where all is there."""
         if needed.gammas:
-            found = self.of_any_seed(needed)
-            return "" if self.with_gammas(needed) else "γ not recorded" if found else "not run"
+            if self.with_gammas(needed):
+                return ""
+            return "γ not recorded" if self.find(needed) or self.of_any_seed(needed) else "not run"
         record = self.find(needed)
         if record is None:
             return "not run"
@@ -154,11 +165,23 @@ class Records:
 
     def of_any_seed(self, needed: Needed) -> list[Record]:
         """The records of the needed training and pruning, whatever the seed, which is what their places end with."""
+        found = map(self.at, self._of_all_seeds(needed))
+        return [record for record in found if record and _differ_in_seed_alone(record.experiment, needed.experiment)]
+
+    def place_of(self, path: Path) -> str:
+        """Where a file lies below the folder.
+
+        >>> Records(Path("results")).place_of(Path("results/cifar10/vgg14/lam1e-4-seed0.json"))
+        'cifar10/vgg14/lam1e-4-seed0'
+        """
+        return path.relative_to(self.folder).with_suffix("").as_posix()
+
+    def _of_all_seeds(self, needed: Needed) -> list[str]:
+        """The places of all seeds that there are files of."""
         stem, _, _ = needed.place.rpartition("-seed")
         names = (path.stem for path in self.folder.glob(f"{escape(stem)}-seed*.json"))
         seeds = sorted(seed for name in names if (seed := name.rpartition("-seed")[2]).isdecimal())
-        found = (self.at(f"{stem}-seed{seed}") for seed in seeds)
-        return [record for record in found if record and _differ_in_seed_alone(record.experiment, needed.experiment)]
+        return [f"{stem}-seed{seed}" for seed in seeds]
 
     def _found(self, paths: Iterable[Path]) -> dict[str, Record]:
         found = map(self._read, sorted(paths))
@@ -168,7 +191,7 @@ class Records:
         """What is in a file, which is read once; one of something else than a run, a latency say, is none of ours."""
         if path not in self._known:
             try:
-                self._known[path] = _record(path, path.relative_to(self.folder).with_suffix("").as_posix())
+                self._known[path] = _record(path, self.place_of(path))
             except (ValueError, OtpruneError) as error:
                 raise TrainingError(f"{path}: is no record of a run: {error}. {WAY_OUT}") from error
         return self._known[path]

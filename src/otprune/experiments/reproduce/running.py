@@ -72,8 +72,8 @@ def run_missing(needs: Sequence[Needed], workshop: Workshop, scratch: bool = Tru
 
     >>> run_missing([], Workshop(Path("runs"), Path("results"), torch.device("cpu")))
     """
-    lacking = Records(workshop.results).lacking(needs, scratch=False)
-    missing = [_of_a_free_seed(needed, workshop) for needed in lacking]
+    records = Records(workshop.results)
+    missing = [_of_a_free_seed(needed, records) for needed in records.lacking(needs, scratch=False)]
     groups: dict[str, list[Needed]] = {}
     for needed in {needed.place: needed for needed in missing if needed.kind is not Kind.ISTA}.values():
         groups.setdefault(needed.trained_at, []).append(needed)
@@ -96,14 +96,14 @@ def to_train(missing: Iterable[Needed], workshop: Workshop) -> list[str]:
     return [place for place in places if not (workshop.runs / place / SPARSE).exists()]
 
 
-def _of_a_free_seed(needed: Needed, workshop: Workshop) -> Needed:
-    """Where a record lacks γ it stays as it is, and another seed is run."""
+def _of_a_free_seed(needed: Needed, records: Records) -> Needed:
+    """Where a record lacks γ it stays as it is, and another seed is run; what else is in its place is refused."""
     if not needed.gammas:
         return needed
     training = needed.experiment.training
     seeds = (replace(training, seed=seed) for seed in count(training.seed))
     asked = (replace(needed, experiment=replace(needed.experiment, training=one)) for one in seeds)
-    return next(one for one in asked if not (workshop.results / f"{one.place}.json").exists())
+    return next(one for one in asked if records.find(one) is None)
 
 
 def _run(groups: Sequence[Sequence[Needed]], workshop: Workshop) -> None:

@@ -310,6 +310,27 @@ def test_the_overview_has_room_for_its_labels_and_explains_what_they_abbreviate(
     assert used == {"OT", "NS", "ISTA"} and all(f"{word}: " in GLOSSARY for word in used)
 
 
+def texts_of_rounds(records: Records) -> list[set[str]]:
+    """What is written in each panel of the figure of rounds; its title is checked to name λ."""
+    (sketch,) = FIGURES["iterative"](records)
+    drawn = sketch.draw()
+    assert "pruning in rounds, λ=1e-4" in sketch.caption and "λ=1e-4" in str(drawn.get_suptitle())
+    return [{text.get_text() for text in ax.texts} for ax in drawn.axes]
+
+
+def test_the_figure_of_rounds_names_every_lambda_and_says_what_is_not_recorded(all_made: Path, tmp_path: Path) -> None:
+    whole = texts_of_rounds(Records(all_made))
+    for panel in whole:
+        assert {point.label for point in points(Records(all_made), sweep("cifar10", "vgg14"))} <= panel
+        assert not any("recorded yet" in text for text in panel)
+    ot_finetuned, _, ns_finetuned, _ = row("iterative").needs
+    made_records.write(tmp_path, [ot_finetuned])
+    assert "no rounds of NS are recorded yet" in texts_of_rounds(Records(tmp_path))[0]
+    made_records.write(tmp_path, [ns_finetuned])
+    finetuned, scratch = texts_of_rounds(Records(tmp_path))
+    assert not any("recorded yet" in text for text in finetuned) and "no rounds of OT or NS are recorded yet" in scratch
+
+
 def test_the_page_names_figures_that_can_be_drawn_and_says_why_others_cannot(
     read_twice: tuple[Records, Records], tmp_path: Path
 ) -> None:

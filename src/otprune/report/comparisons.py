@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from otprune.experiments import paper
 from otprune.experiments.iterate import Restart
 from otprune.experiments.paper import Spread
-from otprune.experiments.reproduce.needed import baseline
+from otprune.experiments.reproduce.needed import baseline, lam_text
 from otprune.experiments.reproduce.records import Record, Records
 from otprune.experiments.reproduce.rows import ista, row, sweep, sweeps_of_resnet20
 from otprune.report.columns import ELSEWHERE, Column, column, slimming_as_elsewhere
@@ -49,8 +49,9 @@ def iterative(records: Records) -> Iterator[Sketch]:
     found = [record for needed in row("iterative").needs if (record := records.find(needed))]
     if found:
         one_shot = points(records, sweep("cifar10", "vgg14"))
-        caption = "VGG-14 on CIFAR-10: pruning in rounds, by OT and by NS, beside OT in one shot."
-        yield Sketch("iterative", caption, partial(_rounds, found, one_shot))
+        title = f"VGG-14 on CIFAR-10: pruning in rounds, λ={lam_text(found[0].experiment.training.lam)}"
+        caption = f"{title}, by OT and by NS, beside OT in one shot at every λ."
+        yield Sketch("iterative", caption, partial(_rounds, title, found, one_shot))
 
 
 def statistics(records: Records) -> Iterator[Sketch]:
@@ -92,19 +93,32 @@ def _drops(unpruned: float, lines: Mapping[str, Sequence[Point]], by_ista: Seque
     return drawn
 
 
-def _rounds(found: Sequence[Record], one_shot: Sequence[Point]) -> "Figure":
-    drawn, axes = figure("VGG-14 on CIFAR-10: pruning in rounds", 2, 1, (6.8, 7.4), sharex=True)
+def _rounds(title: str, found: Sequence[Record], one_shot: Sequence[Point]) -> "Figure":
+    drawn, axes = figure(title, 2, 1, (6.8, 7.4), sharex=True)
     titles = {Restart.FINETUNED: "fine-tuned in every round", Restart.SCRATCH: "from scratch in every round"}
-    for ax, (restart, title) in zip(axes[:, 0], titles.items(), strict=True):
-        line(ax, one_shot, "flops", restart, "OT, one shot (all λ)", color=FAINT, marker=".")
-        for record in found:
-            if record.content["restart"] == restart:
-                _one_iteration(ax, record)
-        ax.set_title(title)
+    for ax, (restart, how) in zip(axes[:, 0], titles.items(), strict=True):
+        line(ax, one_shot, "flops", restart, "OT, one shot", color=FAINT, marker=".")
+        _write_names(ax, one_shot, restart)
+        there = {one.experiment.pruning.rule: one for one in found if one.content["restart"] == restart}
+        for record in there.values():
+            _one_iteration(ax, record)
+        if missing := [name for rule, (name, *_) in RULES.items() if rule not in there]:
+            said = f"no rounds of {' or '.join(missing)} are recorded yet"
+            ax.text(0.5, 0.5, said, ha="center", transform=ax.transAxes)
+        ax.margins(0.08, 0.12)
+        ax.set_title(how)
         ax.set_ylabel("test accuracy (%)")
         legend(ax, loc="lower left")
     axes[-1, 0].set_xlabel("pruned FLOPs (%)")
     return drawn
+
+
+def _write_names(ax: "Axes", one_shot: Sequence[Point], stage: str) -> None:
+    """Write the λ of each point below it."""
+    for point in one_shot:
+        if point.seeds(stage):
+            place = (point.cost("flops", stage).mean, point.accuracy(stage).mean)
+            ax.annotate(point.label, place, (-13, -6), textcoords="offset points", ha="center", va="top", fontsize=7.5)
 
 
 def _one_iteration(ax: "Axes", record: Record) -> None:

@@ -24,6 +24,7 @@ import otprune.training
 from otprune.channels.graph import Affine, Carry, ChannelGraph, Mix, Pointwise
 from otprune.channels.rules import RULES
 from otprune.cli.app import MODULES, app
+from otprune.experiments.choosing import TARGETS
 from otprune.experiments.settings import recipes, resolved
 from tools import recipe_tables
 
@@ -108,12 +109,16 @@ def test_a_command_exists(page: str, command: str) -> None:
     CHECKS[program](arguments)
 
 
-def check_otprune(arguments: list[str]) -> None:
-    """Parsed as the command line would parse it; a placeholder, or nothing at all, stands for what is left out."""
+def verbs() -> dict[str, Any]:
     for module in MODULES:
         importlib.import_module(f"otprune.cli.{module}")
+    return dict(get_group(app).commands)
+
+
+def check_otprune(arguments: list[str]) -> None:
+    """Parsed as the command line would parse it; a placeholder, or nothing at all, stands for what is left out."""
     verb, *rest = arguments
-    command = get_group(app).commands[verb]
+    command = verbs()[verb]
     context = command.make_context(verb, list(rest), resilient_parsing=not rest or bool(PLACEHOLDER.match(rest[-1])))
     known = {option for parameter in command.params for option in (*parameter.opts, *parameter.secondary_opts)}
     assert {word.partition("=")[0] for word in rest if word.startswith("--")} <= known
@@ -175,6 +180,20 @@ def test_a_command_that_does_not_exist_is_found(wrong: str, error: type[Exceptio
     program, *arguments = shlex.split(wrong)
     with pytest.raises(error):
         CHECKS[program](arguments)
+
+
+def test_every_verb_has_an_example() -> None:
+    lines = [line for page in PAGES for block in blocks(page, "sh") for line in block.splitlines()]
+    shown = {line.split()[1] for line in lines if line.startswith("otprune ")}
+    assert "iterate" in verbs() and verbs().keys() - shown == set()
+
+
+@pytest.mark.parametrize("page", [DOCS / "start.md", DOCS / "paper.md", ROOT / "README.md"], ids=lambda page: page.name)
+def test_a_table_that_has_one_way_to_choose_thresholds_has_all(page: Path) -> None:
+    """By a loss of accuracy, by FLOPs, by parameters and by latency."""
+    rows = [line for line in page.read_text(encoding="utf-8").splitlines() if line.startswith("| ")]
+    told = {name for name in TARGETS if any(re.search(rf"`--{name.replace('_', '-')}\b", row) for row in rows)}
+    assert told == set(TARGETS)
 
 
 def named(page: str) -> list[str]:

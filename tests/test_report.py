@@ -48,6 +48,30 @@ def verdict(records: Records, beginning: str) -> tuple[Verdict, str]:
     return found.verdict, found.evidence
 
 
+@pytest.mark.parametrize(
+    ("shift", "stage", "accuracy", "edge", "mending"),
+    [
+        (0, "pruned", 0.937, True, True),
+        (-1, "pruned", 0.930, False, True),
+        (0.1, "pruned", 0.9355, False, True),
+        (0.1, "finetuned", 0.9358, True, False),
+        (0.1, "finetuned", 0.9380, True, False),
+    ],
+)
+def test_a_loss_past_the_threshold_counts_where_it_is_more_than_what_may_be_lost_up_to_it(
+    shift: float, stage: str, accuracy: float, edge: bool, mending: bool, tmp_path: Path
+) -> None:
+    """By the same half of a point on both sides: 0.12 points are no damage, neither before nor past."""
+    (needed,) = row("threshold-demo").needs
+    content = made_records.record(needed) | {"accuracy_sparse": 0.937}
+    for one in content["shifts"]:
+        one["accuracy_pruned"] = 0.937 if one["shift"] <= 0 else 0.9
+        one |= {f"accuracy_{stage}": accuracy} if one["shift"] == shift else {}
+    made_records.write(tmp_path, [needed], lambda _: content)
+    judged = [one.judged.popitem()[1] for one in claims(Records(tmp_path)) if one.row == "threshold-demo"]
+    assert judged == [edge, mending]
+
+
 @pytest.mark.parametrize("name", FIGURES)
 def test_a_figure_is_drawn_as_svg_and_png_and_the_same_every_time(
     name: str, read_twice: tuple[Records, Records], tmp_path: Path

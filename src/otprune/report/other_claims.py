@@ -1,4 +1,4 @@
-"""Claims about single experiments: shifted thresholds, rounds, branches, ResNet-20, the headline."""
+"""Claims about single experiments: rounds, branches, ResNet-20, the headline; and all that are about no sweep."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
@@ -6,7 +6,7 @@ from itertools import pairwise
 from typing import Any
 
 from otprune.experiments import paper
-from otprune.experiments.reproduce.needed import baseline, lam_text
+from otprune.experiments.reproduce.needed import baseline
 from otprune.experiments.reproduce.records import Record, Records
 from otprune.experiments.reproduce.rows import ista, row, sweep, sweeps_of_resnet20
 from otprune.report.edge import faster_with_little_loss, faster_without_loss
@@ -19,38 +19,11 @@ from otprune.report.seed_claims import (
     less_damage_over_seeds,
     slimming_breaks_over_seeds,
 )
-from otprune.report.verdicts import CLOSE, FEW, NEW, ROUNDING, Claim, averages, listed, on_average_above
+from otprune.report.shift_claims import past_mending, threshold_at_the_edge
+from otprune.report.verdicts import FEW, NEW, ROUNDING, Claim, averages, listed, on_average_above
 
 VGG = subject("cifar10", "vgg14")
 RESIDUAL = ("resnet20", "resnet50")
-
-
-def threshold_at_the_edge(records: Records) -> Claim:
-    """Nothing is lost up to it, and something at every shift past it, even after fine-tuning.
-
-    >>> from pathlib import Path
-    >>> threshold_at_the_edge(Records(Path("nowhere"))).verdict.value
-    'not yet measured'
-    """
-    asked = row("threshold-demo").needs[0]
-    text = (
-        f"In the network of the demo, λ={lam_text(asked.experiment.training.lam)}, OT's threshold is at the edge: up "
-        f"to it at most {CLOSE:g} points are lost; past it fine-tuning cannot mend."
-    )
-    name, record = "OT's threshold is at the edge: any higher does damage", records.find(asked)
-    if record is None:
-        return Claim(name, text, {}, "", "threshold-demo", (VGG,))
-    full, at = record.content["accuracy_sparse"], {one["shift"]: one for one in record.content["shifts"]}
-    before = [100 * (one["accuracy_pruned"] - full) for shift, one in at.items() if shift <= 0]
-    mended = {shift: 100 * (one["accuracy_finetuned"] - at[0]["accuracy_finetuned"]) for shift, one in at.items()}
-    past = {shift: gain for shift, gain in sorted(mended.items()) if shift > 0}
-    shifted = ", ".join(f"{gain:+.2f} at {shift:+g}" for shift, gain in past.items())
-    evidence = (
-        f"as pruned, up to it {min(before):+.2f} points at worst; past it, fine-tuned, beside the threshold itself: "
-        f"{shifted}"
-    )
-    judged = min(before) >= -CLOSE and all(gain < 0 for gain in past.values())
-    return Claim(name, text, {VGG: judged}, evidence, "threshold-demo", (VGG,))
 
 
 def rounds_are_stable(records: Records) -> Claim:
@@ -172,6 +145,7 @@ def holds_on_ilsvrc(records: Records) -> Claim:
 
 OTHER_CLAIMS: tuple[Callable[[Records], Claim], ...] = (
     threshold_at_the_edge,
+    past_mending,
     cheaper_over_seeds,
     better_over_seeds,
     slimming_breaks_over_seeds,

@@ -30,6 +30,7 @@ SCRATCH_LACKS = "not trained from scratch"
 ROUNDS_LACK = f"with fewer than {ROUNDS} rounds"
 WAY_OUT = "Get it back from version control, or remove it: it then counts as not run."
 CHOOSING = "choosing"
+OF_A_SHIFT = ("accuracy_pruned", "accuracy_recalibrated", "accuracy_finetuned")
 CONTENT = {
     Kind.BASELINE: "results",
     Kind.PRUNED: "results",
@@ -238,6 +239,7 @@ def _lost_prunings(content: Mapping[str, Any]) -> Iterator[str]:
             yield "shift of 0"
         if "accuracy_sparse" not in content:
             yield "accuracy_sparse"
+        yield from (name for name in OF_A_SHIFT if any(one.get(name) is None for one in content["shifts"]))
 
 
 def _differ_in_seed_alone(one: Experiment, other: Experiment) -> bool:

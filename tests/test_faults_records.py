@@ -99,7 +99,7 @@ def test_a_record_of_exports_can_be_deleted(damage: Damage) -> None:
 
 
 def test_a_plan_names_its_file(damage: Damage) -> None:
-    """No verb reads it: the plan that counts is inside the model."""
+    """No verb needs it: the plan that counts is inside the model."""
     path = damage.of("plan.json")
     with pytest.raises(PlanError, match=str(path)):
         PruningPlan.load(path)

@@ -18,6 +18,7 @@ from otprune.surgery import plans_of
 from otprune.training import data as datasets
 from otprune.training.run import Training
 from tests.command_line import DIGITS, results, run_here
+from tests.small_runs import read
 
 SHORT: dict[str, object] = {"epochs": 2, "lam": 1e-2, "hold_out": 0.1}
 
@@ -81,6 +82,48 @@ def test_a_later_stage_takes_its_own_settings_until_it_is_done(trained: Path) ->
     refused = run_here("prune", out=trained, ratio=0.5)
     assert refused.code == 1 and "belongs to a run with pruning.ratio=0.25, not 0.5" in refused.err
     assert refused.err.count("\n") == 1 and configuration(trained) == found
+
+
+def without_finetuning(folder: Path, *names: str) -> set[str]:
+    """Fine-tune a pruned run and remove some of what it left; the names of its results."""
+    assert run_here("finetune", finetune_epochs=1, out=folder).code == 0
+    for name in names:
+        shutil.rmtree(folder / name) if (folder / name).is_dir() else (folder / name).unlink()
+    return {name for name in results(folder) if "finetun" in name}
+
+
+def test_what_was_measured_after_fine_tuning_goes_where_another_network_is_pruned(pruned: Path) -> None:
+    names = without_finetuning(pruned, "pruned.safetensors", "finetuned.safetensors", "finetune")
+    assert {"accuracy_finetuned", "accuracy_held_out_finetuned_1", "finetuning"} <= names
+    done = run_here("prune", out=pruned, rule="ns", ratio=0.25)
+    assert done.code == 0 and "what was measured after fine-tuning is left out" in done.out
+    found = results(pruned)
+    assert not any("finetun" in name for name in (*found, *found["seconds"])) and "accuracy_recalibrated" in found
+    assert read(pruned / "provenance.json").keys() == {"train", "prune"}
+    assert run_here("finetune", out=pruned).code == 0 and names <= results(pruned).keys()
+
+
+def test_what_was_fine_tuned_stays_where_the_same_network_is_pruned_again(pruned: Path) -> None:
+    names = without_finetuning(pruned, "pruned.safetensors")
+    files = {name: (pruned / name).read_bytes() for name in ("finetuned.safetensors", "plan.json")}
+    before = results(pruned)
+    done = run_here("prune", out=pruned)
+    assert done.code == 0 and "left out" not in done.out
+    after = results(pruned)
+    assert names and all(after[name] == before[name] for name in names)
+    assert files == {name: (pruned / name).read_bytes() for name in files}
+
+
+@pytest.mark.parametrize("left", [("finetuned.safetensors",), ("finetune", "finetuned.safetensors")])
+def test_files_of_another_network_are_named_and_nothing_is_lost(left: tuple[str, ...], pruned: Path) -> None:
+    """The plan of before is not known any more, so what was fine-tuned may be of any network."""
+    gone = {"finetune"} - set(left)
+    without_finetuning(pruned, "pruned.safetensors", "plan.json", *gone)
+    before = {path: path.read_bytes() for path in pruned.rglob("*") if path.is_file() and path.name != "results.json"}
+    done = run_here("prune", out=pruned)
+    assert done.code == 1 and f"{' and '.join(left)} belong to another network than" in done.err
+    assert before == {path: path.read_bytes() for path in before} and not (pruned / "pruned.safetensors").exists()
+    assert "accuracy_finetuned" in results(pruned)
 
 
 def test_channels_are_kept_at_multiples_of_what_is_asked_for(trained: Path) -> None:

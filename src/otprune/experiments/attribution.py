@@ -1,6 +1,6 @@
 """What each stage of a run ran on: a run can move from one machine to another, between its stages and inside of one."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -58,6 +58,16 @@ def hand_on(stage: str, source: Path, folder: Path) -> None:
     """Note in another folder what a stage ran on whose file is copied there."""
     if stage in noted(source):
         write_json(folder / FILE, noted(folder) | {stage: noted(source)[stage]})
+
+
+def forget(folder: Path, stages: Sequence[str]) -> None:
+    """Take back what stages ran on whose results are left out.
+
+    >>> forget(Path("nowhere"), [])
+    """
+    found = noted(folder)
+    if found.keys() & set(stages):
+        write_json(folder / FILE, {name: those for name, those in found.items() if name not in stages})
 
 
 def attributed(folder: Path, device: torch.device) -> dict[str, Any]:

@@ -18,6 +18,7 @@ CONFIGURATION = "config.json"
 RESULTS, RECORD = "results.json", "record.json"
 SPARSE, PRUNED = "sparse.safetensors", "pruned.safetensors"
 FINETUNED, SCRATCH = "finetuned.safetensors", "scratch.safetensors"
+FRESH = "fresh.safetensors"  # what the next of several rounds starts from, where that is not what was fine-tuned
 NUMBERS = re.compile(r"(?<=\[)[\s\d.,eE+-]+(?=\])")
 MADE_BY = {SPARSE: "train", PRUNED: "prune", FINETUNED: "finetune", SCRATCH: "scratch"}
 
@@ -139,6 +140,15 @@ def is_settled(folder: Path) -> bool:
     False
     """
     return _left_any(folder, _LEFT_BY_STAGES)
+
+
+def left_after_pruning(folder: Path) -> list[str]:
+    """The files and folders of checkpoints that stages after pruning have left.
+
+    >>> left_after_pruning(Path("nowhere"))
+    []
+    """
+    return [name for name in (*_DEPENDENT["pruning"][1:], FRESH) if _left_any(folder, [name])]
 
 
 def _require_same_where_done(folder: Path, found: Experiment, asked: Experiment) -> None:

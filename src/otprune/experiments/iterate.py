@@ -16,7 +16,7 @@ from otprune.experiments.attribution import attribution
 from otprune.experiments.contents import Asked, Record, well_formed
 from otprune.experiments.experiment import Experiment
 from otprune.experiments.fields import kinds
-from otprune.experiments.folder import CONFIGURATION, FINETUNED, PRUNED, RECORD, read_json, write_json
+from otprune.experiments.folder import CONFIGURATION, FINETUNED, FRESH, PRUNED, RECORD, read_json, write_json
 from otprune.experiments.passed_over import PassedOver
 from otprune.experiments.pipeline import Pipeline
 from otprune.experiments.reporting import Report
@@ -28,7 +28,6 @@ from otprune.training.loop import SAVE_EVERY_SECONDS
 ROUNDS = 5
 ASKED = "rounds.json"
 SLIMMING_LAYER_RATIO = 0.5
-FRESH = "fresh.safetensors"
 
 
 class Restart(StrEnum):

@@ -24,6 +24,8 @@ from otprune.experiments.exactness import exactness
 from otprune.experiments.folder import FINETUNED, PRUNED, RECORD, SCRATCH, SPARSE, found_in, write_json
 from otprune.experiments.meeting_latency import Clock
 from otprune.experiments.pipeline import Pipeline
+from otprune.experiments.pruned_anew import FILE as PLAN
+from otprune.experiments.pruned_anew import leave_out_of_another, require_no_files_of_another
 from otprune.experiments.remarks import remarks
 from otprune.experiments.reporting import Report, Silent
 from otprune.models.init import initialize
@@ -109,7 +111,9 @@ def prune_by(
     """Prune a model by a plan of one's own, as the stage does.
 
     `choosing` is what was tried on the way to the plan, `latency` what was predicted and measured of it, if it was.
+    Where the folder has files of a network that another plan made, it is refused.
     """
+    require_no_files_of_another(pipeline.folder, plan)
     attribution.note(pipeline.folder, "prune", pipeline.device, anew=True)
     with _timed([pipeline], "prune"):
         small = ot.prune(model, plan)
@@ -119,7 +123,7 @@ def prune_by(
         measured |= pipeline.accuracies("recalibrated", _recalibrated(pipeline, small))
     before = totals(ot.cost(pipeline.fresh_model().to(pipeline.device), pipeline.example()))
     after = totals(ot.cost(small, pipeline.example()))
-    plan.save(pipeline.folder / "plan.json")
+    left_out = leave_out_of_another(pipeline, plan)
     pipeline.results.pop("latency", None)  # which an earlier pruning may have met
     pruned_before = {"cost_sparse": totals(ot.cost(model, pipeline.example()))} if plans_of(model) else {}
     pipeline.note(
@@ -128,7 +132,10 @@ def prune_by(
         cost_before=before,
         cost_after=after,
         **pruned_before,
-        remarks=remarks(pipeline.experiment, plan, after["flops"] / before["flops"], pipeline.in_rounds),
+        remarks=[
+            *remarks(pipeline.experiment, plan, after["flops"] / before["flops"], pipeline.in_rounds),
+            *left_out,
+        ],
         rule=plan.rule,
         choosing=list(choosing),
         layers=[asdict(layer) | {"kept": len(layer.kept)} for layer in plan.layers],
@@ -136,6 +143,7 @@ def prune_by(
         gammas=_scaling_factors(model, plan),
         **({} if latency is None else {"latency": dict(latency)}),
     )
+    plan.save(pipeline.folder / PLAN)  # after the results, which what was left out of them must be gone from first
     ot.save(small, pipeline.folder / PRUNED)
 
 

@@ -38,6 +38,7 @@ from otprune.planning.cuts import (
     still_read,
 )
 from otprune.planning.passage import is_passable
+from otprune.planning.silence import silent_layers
 from otprune.planning.solve import Limits, Solution, is_ignored, solve
 from otprune.planning.weights import Weights
 from otprune.tables import table
@@ -188,11 +189,16 @@ def plan(
     ends = _branch_ends(small, thresholds.branch, max_ratio)
     absence = Absence(model, example, graph.operators)
     branches = removable_branches(graph, ends, model, protected, absence)
-    _refuse_dead_layers(graph, small, branches, weights)
+    dead = [name for name, gamma in small.items() if not gamma.any() and name not in branches.layers(graph)]
+    _refuse_dead_layers(graph, dead, branches, weights)
     for index in branches.ends:
         negligible[graph.nodes[index].layer][:] = True  # type: ignore[union-attr]
+    silent = silent_layers(graph, ends, dead, branches, weights)
+    for name in silent:
+        negligible[name][:] = True
     solution = solve(graph, negligible, branches, weights, limits)
-    return _described(model, rule, inputs, _Decision(graph, thresholds, negligible, solution, limits), absence)
+    decision = _Decision(graph, thresholds, negligible, silent, solution, limits)
+    return _described(model, rule, inputs, decision, absence)
 
 
 def fingerprint(model: nn.Module) -> str:
@@ -251,12 +257,8 @@ def _branch_ends(gammas: Mapping[str, NDArray[np.float64]], threshold: float | N
     return [name for name, gamma in gammas.items() if not gamma.any() or (gamma < limit).all()]
 
 
-def _refuse_dead_layers(
-    graph: ChannelGraph, gammas: Mapping[str, NDArray[np.float64]], branches: Branches, weights: Weights
-) -> None:
+def _refuse_dead_layers(graph: ChannelGraph, dead: list[str], branches: Branches, weights: Weights) -> None:
     """A layer may let nothing through as long as something gets past it."""
-    gone = branches.layers(graph)
-    dead = [name for name, gamma in gammas.items() if not gamma.any() and name not in gone]
     if dead and not is_passable(graph, dead, branches, weights):
         alone = (name for name in dead if not is_passable(graph, [name], branches, weights))
         blamed = next(([name] for name in alone), dead)
@@ -273,6 +275,7 @@ class _Decision:
     graph: ChannelGraph
     thresholds: Thresholds
     negligible: Mapping[str, Flags]
+    silent: Collection[str]
     solution: Solution
     limits: Limits
 
@@ -332,7 +335,9 @@ def _note(name: str, stuck: int, decision: _Decision) -> str:
         return "the whole branch goes"
     obstacle = decision.solution.branches.staying.get(name)
     needed = [f"{stuck} negligible, needed {' or for '.join(['elsewhere', *decision.limits.keeping])}"] if stuck else []
-    return "; ".join(needed if obstacle is None else [*needed, f"the branch stays: {obstacle}"])
+    heard = ["its branch is not heard in the network as a whole"] if name in decision.silent else []
+    stays = [] if obstacle is None else [f"the branch stays: {obstacle}"]
+    return "; ".join([*heard, *needed, *stays])
 
 
 def _cut_from(fields: dict[str, Any]) -> Cut:

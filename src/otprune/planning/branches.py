@@ -1,7 +1,8 @@
 """Whole residual branches: which can go, and what goes with them.
 
-A branch ends in a batch norm whose output is nothing but an operand of a sum. When it goes, the sum is its other
-operand, and everything that only fed the batch norm goes too.
+A branch ends in a batch norm whose output is nothing but an operand of a sum, at once or behind convolutions that make
+nothing of nothing. When it goes, the sum is its other operand, and everything that only fed the batch norm, or only
+read it, goes too.
 """
 
 from collections.abc import Callable, Collection, Iterable
@@ -122,7 +123,7 @@ def _with_branch(graph: ChannelGraph, branches: Branches, end: int) -> tuple[Bra
     """The branches with one more, and what stands against it."""
     survivors, in_place, obstacle = _follow(graph, branches, end)
     ends = branches.ends | {end}
-    nodes = _upstream(graph, ends, survivors)
+    nodes = upstream(graph, ends, survivors)
     return Branches(ends, nodes, survivors, branches.in_place | in_place, branches.staying), obstacle
 
 
@@ -171,6 +172,8 @@ def _survivor(node: Node, absent: Flags) -> int | None:
 def _stays_zero(node: Node, absent: Flags) -> bool:
     if isinstance(node, Carry):
         return node.keeps != "nothing" and bool(absent[node.reads].all())
+    if isinstance(node, Mix):
+        return node.bias is None and bool(absent[node.reads].all())
     if not isinstance(node, Pointwise):
         return False
     if node.func in PRODUCTS and any(absent[labels].all() for labels in node.labelled):
@@ -187,7 +190,7 @@ def _loses_the_rest(node: Node, survivor: int | None, absent: Flags) -> bool:
     return isinstance(node, Pointwise) and survivor is not None and bool(absent[node.labels_of(survivor)].all())
 
 
-def _upstream(graph: ChannelGraph, ends: frozenset[int], survivors: dict[int, int]) -> frozenset[int]:
+def upstream(graph: ChannelGraph, ends: frozenset[int], survivors: dict[int, int]) -> frozenset[int]:
     """The nodes that only fed what goes."""
     needed, fed = np.zeros(graph.count, bool), np.zeros(graph.count, bool)
     gone = set(ends)

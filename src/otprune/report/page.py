@@ -68,7 +68,7 @@ def _claims(records: Records) -> Iterator[str]:
     yield (
         f"Of {len(found)} claims, {sum(claim.is_new for claim in found)} of them new and not the paper's, "
         f"{counts[Verdict.HOLDS]} hold in all that was measured, {counts[Verdict.FAILS]} do not, and "
-        f"{counts[Verdict.OPEN]} are not measured yet.{_not_run(records)}"
+        f"{counts[Verdict.OPEN]} {'is' if counts[Verdict.OPEN] == 1 else 'are'} not measured yet.{_not_run(records)}"
     )
     yield from _shown(SCOREBOARD, records)
     yield "## What was measured of each claim"

@@ -7,9 +7,9 @@ from typing import Any
 
 from otprune.experiments import paper
 from otprune.experiments.paper import Spread
-from otprune.experiments.reproduce.needed import Needed, baseline
+from otprune.experiments.reproduce.needed import Needed, baseline, lam_text
 from otprune.experiments.reproduce.records import Records
-from otprune.experiments.reproduce.rows import PAIRS, seeds
+from otprune.experiments.reproduce.rows import PAIRS, seeds, sweep
 from otprune.experiments.reproduce.watching import BY_EPOCH
 from otprune.report.columns import MODEL, RULES
 from otprune.report.markdown import markdown_table, spread_text
@@ -90,6 +90,17 @@ def _pruned(records: Records) -> Iterator[Sequence[str]]:
             if found := picked(records, seeds(data, rule), "finetune"):
                 theirs = spread_text(paper.statistics(data, rule).accuracy)
                 yield f"{subject(data, MODEL)}, {rule.upper()}", *_cells(theirs, found)
+    yield from _headline(records)
+
+
+def _headline(records: Records) -> Iterator[Sequence[str]]:
+    """Each network that may be the paper's, which does not say by which λ it came about."""
+    asked = paper.table("points")["headline"]
+    for needed in sweep(asked["data"], asked["model"]):
+        if found := picked(records, [needed], "finetune"):
+            lam = lam_text(needed.experiment.training.lam)
+            name = f"{subject(asked['data'], asked['model'])}, OT, λ={lam}"
+            yield name, *_cells(f"{asked['accuracy']:.2f}", found)
 
 
 def _cells(theirs: str, found: Picked) -> list[str]:

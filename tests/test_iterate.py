@@ -287,6 +287,13 @@ def test_a_damaged_number_of_rounds_is_named(text: str, tmp_path: Path) -> None:
         in_rounds(tmp_path, rounds=None)
 
 
+@pytest.mark.parametrize("rounds", [0, -1])
+def test_rounds_that_are_none_are_refused(rounds: int, tmp_path: Path) -> None:
+    (tmp_path / "rounds.json").write_text(f'{{"rounds": {rounds}}}')
+    with pytest.raises(TrainingError, match=rf"rounds\.json: it asks for {rounds} rounds"):
+        in_rounds(tmp_path, rounds=None)
+
+
 def test_network_slimming_never_takes_more_than_half_of_a_layer(tmp_path: Path) -> None:
     record = in_rounds(tmp_path, slimming(ratio=0.5))
     trained = Pipeline(slimming(ratio=0.5), tmp_path / "round-1", DIGITS, CPU).load("sparse.safetensors")

@@ -21,7 +21,7 @@ from tests.toy_nets import TOYS, Dense, PreActivation, ResidualIdentity, Toy, ma
 from tests.two_branches import net
 
 QUIET = 1e-4
-SILENT = "its branch is not heard in the network as a whole"
+SILENT = "not heard in the network as a whole"
 
 
 def with_quiet(model: nn.Module, *layers: str) -> nn.Module:
@@ -42,21 +42,44 @@ def pruned_exactly(model: nn.Module, inputs: Any) -> ot.PruningPlan:
     return plan
 
 
+def with_quiet_readers(model: nn.Module, channels: slice, *layers: str) -> nn.Module:
+    for layer in layers:
+        model.get_parameter(f"{layer}.weight").data[channels] = QUIET
+    return model
+
+
 def test_a_quiet_layer_of_a_dense_block_keeps_one_channel_and_says_why() -> None:
-    model = with_quiet(make(Dense), "bn2")
+    model = with_quiet_readers(with_quiet(make(Dense), "bn2"), slice(7, 10), "bn_final")
     plan = pruned_exactly(model, Dense.example())
     (silent,) = [layer for layer in plan.layers if layer.note.startswith(SILENT)]
     assert (silent.name, len(silent.kept)) == ("bn2", 1)
 
 
-@pytest.mark.parametrize(("quiet", "left"), [(("norm2",), None), (("norm1", "norm2"), 1), (("norm1",), None)])
-def test_what_only_feeds_it_falls_silent_with_it_if_it_is_quiet_too(quiet: tuple[str, ...], left: int | None) -> None:
+def test_one_that_a_reader_makes_louder_stays() -> None:
+    """A batch norm divides each channel by its own deviation, however small that is."""
+    model = with_quiet_readers(with_quiet(make(Dense), "bn2"), slice(7, 9), "bn_final")
+    assert kept(model, Dense.example())["bn2"] == 7
+
+
+@pytest.mark.parametrize(
+    ("quiet", "zero", "left"),
+    [(("norm2",), (), 576), (("norm1", "norm2"), (), 1), (("norm1",), (), 576), (("norm1",), ("norm2",), 1)],
+)
+def test_what_only_feeds_it_falls_silent_with_it_if_it_is_quiet_too(
+    quiet: tuple[str, ...], zero: tuple[str, ...], left: int
+) -> None:
     model, image = models.build("densenet121", num_classes=10).double(), torch.randn(1, 3, 32, 32).double()
-    layer = "features.denseblock4.denselayer3"
-    found = kept(with_quiet(model, *(f"{layer}.{name}" for name in quiet)), image)
-    assert found[f"{layer}.norm1"] == (left or model.get_parameter(f"{layer}.norm1.weight").numel())
-    assert found[f"{layer}.norm2"] == (1 if "norm2" in quiet else 128)
-    assert found["features.denseblock4.denselayer2.norm2"] == 128
+    block = "features.denseblock4"
+    with_quiet(model, *(f"{block}.denselayer3.{name}" for name in quiet))
+    with_quiet_readers(
+        model, slice(576, 608), *(f"{block}.denselayer{n}.norm1" for n in range(4, 17)), "features.norm5"
+    )
+    for name in zero:
+        model.get_parameter(f"{block}.denselayer3.{name}.weight").data.zero_()
+    found = kept(model, image)
+    assert found[f"{block}.denselayer3.norm1"] == left
+    assert found[f"{block}.denselayer3.norm2"] == (1 if "norm2" in quiet + zero else 128)
+    assert found[f"{block}.denselayer2.norm2"] == 128
 
 
 @pytest.mark.parametrize("meet", [lambda one, two: torch.cat([one, two], 1), lambda one, two: torch.cat([two, one], 1)])
@@ -90,23 +113,50 @@ def test_a_quiet_layer_that_all_goes_through_stays() -> None:
     assert kept(with_quiet(model, "1"), torch.randn(1, 3, 8, 8)) == {"1": 6, "4": 6}
 
 
-def test_of_two_that_are_each_the_others_only_way_past_one_stays() -> None:
-    toy = net(lambda self, one, two: self.both(torch.cat([one, two], 1)), both=lambda: conv(2, 12, 4, bias=True))
+def test_parts_of_which_none_is_louder_stay() -> None:
+    """The batch norm behind them goes by what they are to one another."""
+    toy = net(
+        lambda self, one, two: self.last(self.loud(self.both(torch.cat([one, two], 1)))),
+        both=lambda: conv(2, 12, 4),
+        loud=lambda: norm(2, 4),
+        last=lambda: conv(2, 4, 2),
+    )
     model = with_quiet(make(toy), "bn1", "bn2")
-    model.add_module("loud", norm(2, 4))
-    assert sorted(kept(_and_then(model), toy.example()).values()) == [1, 4, 6]
+    model.bn2.weight.data.mul_(0.01)  # type: ignore[union-attr,operator]
+    assert kept(model, toy.example()) == {"bn1": 6, "bn2": 6, "loud": 4}
 
 
-def _and_then(model: nn.Module) -> nn.Module:
-    class Louder(nn.Module):
+def test_an_output_that_nothing_else_reaches_keeps_its_branches() -> None:
+    """Though the input reaches another one."""
+
+    class TwoOutputs(Toy):
         def __init__(self) -> None:
             super().__init__()
-            self.first = model
+            self.conv1, self.bn1, self.conv2, self.bn2 = conv(2, 3, 6), norm(2, 6), conv(2, 3, 6), norm(2, 6)
+            self.head, self.conv3, self.loud, self.other = conv(2, 12, 4), conv(2, 3, 4), norm(2, 4), conv(2, 4, 2)
+
+        def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+            parts = torch.cat([self.bn1(self.conv1(x)), self.bn2(self.conv2(x))], 1)
+            return self.head(torch.relu(parts)), self.other(self.loud(self.conv3(x)))
+
+    assert kept(with_quiet(make(TwoOutputs), "bn1", "bn2"), TwoOutputs.example()) == {"bn1": 6, "bn2": 6, "loud": 4}
+
+
+def test_a_shared_batch_norm_that_feeds_something_loud_too_stays() -> None:
+    class Shared(Toy):
+        def __init__(self) -> None:
+            super().__init__()
+            self.conv1, self.conv2, self.shared = conv(2, 3, 6), conv(2, 3, 6), norm(2, 6)
+            self.conv3, self.loud, self.conv4, self.quiet = conv(2, 6, 4), norm(2, 4), conv(2, 6, 4), norm(2, 4)
+            self.head = conv(2, 8, 2, bias=True)
 
         def forward(self, x: Tensor) -> Tensor:
-            return self.first.loud(self.first(x))  # type: ignore[no-any-return,operator]
+            one = self.loud(self.conv3(torch.relu(self.shared(self.conv1(x)))))
+            two = self.quiet(self.conv4(torch.relu(self.shared(self.conv2(x)))))
+            return self.head(torch.cat([one, two], 1))
 
-    return Louder().eval()
+    found = kept(with_quiet(make(Shared), "shared", "quiet"), Shared.example())
+    assert (found["shared"], found["quiet"]) == (6, 1)
 
 
 def test_one_that_opens_a_gate_stays() -> None:
@@ -114,9 +164,12 @@ def test_one_that_opens_a_gate_stays() -> None:
     assert kept(with_quiet(make(toy), "bn2"), toy.example())["bn2"] == 6
 
 
-@pytest.mark.parametrize("limits", [{"ignore": ["bn2"]}, {"max_ratio": 0.5}, {"rule": ot.GlobalRatio(0.0)}])
-def test_limits_and_rules_without_branches_leave_it_alone(limits: dict[str, Any]) -> None:
-    assert kept(with_quiet(make(Dense), "bn2"), Dense.example(), **limits)["bn2"] >= 3
+@pytest.mark.parametrize(
+    ("limits", "left"), [({"ignore": ["bn2"]}, 7), ({"max_ratio": 0.5}, 7), ({"rule": ot.GlobalRatio(0.0)}, 7)]
+)
+def test_limits_and_rules_without_branches_leave_it_alone(limits: dict[str, Any], left: int) -> None:
+    model = with_quiet_readers(with_quiet(make(Dense), "bn2"), slice(7, 10), "bn_final")
+    assert kept(model, Dense.example(), **limits)["bn2"] == left
 
 
 def every_layer() -> Iterator[tuple[type[Toy], str]]:

@@ -193,7 +193,8 @@ def plan(
     _refuse_dead_layers(graph, dead, branches, weights)
     for index in branches.ends:
         negligible[graph.nodes[index].layer][:] = True  # type: ignore[union-attr]
-    silent = silent_layers(graph, ends, dead, branches, weights)
+    quiet = {name: gamma < (thresholds.branch or 0.0) for name, gamma in small.items()}
+    silent = silent_layers(graph, quiet, ends, dead, branches, weights)
     for name in silent:
         negligible[name][:] = True
     solution = solve(graph, negligible, branches, weights, limits)
@@ -335,7 +336,8 @@ def _note(name: str, stuck: int, decision: _Decision) -> str:
         return "the whole branch goes"
     obstacle = decision.solution.branches.staying.get(name)
     needed = [f"{stuck} negligible, needed {' or for '.join(['elsewhere', *decision.limits.keeping])}"] if stuck else []
-    heard = ["its branch is not heard in the network as a whole"] if name in decision.silent else []
+    is_silent = name in decision.silent and stuck < len(decision.negligible[name])
+    heard = ["not heard in the network as a whole"] if is_silent else []
     stays = [] if obstacle is None else [f"the branch stays: {obstacle}"]
     return "; ".join([*heard, *needed, *stays])
 

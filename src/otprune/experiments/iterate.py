@@ -259,7 +259,12 @@ def _found(folder: Path) -> dict[str, Any]:
 def _noted(folder: Path) -> int | None:
     """How many rounds the folder was last asked for."""
     path = folder / ASKED
-    return well_formed(Asked, read_json(path), path)["rounds"] if path.exists() else None
+    if not path.exists():
+        return None
+    found = well_formed(Asked, read_json(path), path)["rounds"]
+    if found < 1:
+        raise TrainingError(f"{path}: it asks for {found} rounds. Delete it, or give --rounds.")
+    return found
 
 
 def _summary(number: int, pipeline: Pipeline, restart: Restart) -> dict[str, Any]:

@@ -35,7 +35,7 @@ def require_no_files_of_another(folder: Path, plan: PruningPlan) -> None:
     if left and not _is_as_before(folder, plan):
         raise TrainingError(
             f"{folder}: as far as is known, {' and '.join(left)} belong to another network than it would be pruned to "
-            f"now. Put {PRUNED} back, or move what is named elsewhere."
+            f"now, by these settings and this version of otprune. Put {PRUNED} back, or move what is named elsewhere."
         )
 
 

@@ -11,7 +11,12 @@ from otprune.planning.weights import Weights
 
 
 def is_passable(graph: ChannelGraph, stopped: Collection[str], branches: Branches, weights: Weights) -> bool:
-    """Whether a way leads from input to output when all that the `stopped` batch norms write is zero.
+    """Whether a way leads from input to output when all that the `stopped` batch norms write is zero."""
+    return any(outputs_reached(graph, stopped, branches, weights))
+
+
+def outputs_reached(graph: ChannelGraph, stopped: Collection[str], branches: Branches, weights: Weights) -> list[bool]:
+    """The same of each output.
 
     What comes from nowhere known, or goes where nothing is known, counts as input: the doubt is the model's.
     """
@@ -22,7 +27,7 @@ def is_passable(graph: ChannelGraph, stopped: Collection[str], branches: Branche
         if index not in branches.nodes and isinstance(node, Mix | Affine | Pointwise | Carry | Meeting):
             found = node.writes[_reaching(node, reached)]
             reached[found[varies[found]]] = True
-    return any(reached[node.labels].any() for node in graph.of(Frozen) if node.expected)
+    return [bool(reached[node.labels].any()) for node in graph.of(Frozen) if node.expected]
 
 
 def _from_elsewhere(graph: ChannelGraph) -> Flags:

@@ -3,78 +3,102 @@
 Such a branch ends in a batch norm, and perhaps further layers without one, before it is put beside others. That is how
 a dense block is made, and one of parallel convolutions. It cannot be taken out as a whole, since what comes after it
 counts its channels; but its last batch norm can fall silent, and with it those that only fed it, if they are as quiet.
+
+A batch norm that reads quiet channels divides each by its own deviation and may make it loud again. So what is quiet is
+followed to where it ends: added up with what is not, or read by a batch norm whose scaling factors are as small there.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
 import numpy as np
 
-from otprune.channels.graph import (
-    Affine,
-    Carry,
-    ChannelGraph,
-    Flags,
-    Frozen,
-    Meeting,
-    Mix,
-    Node,
-    Pointwise,
-    reads_of,
-)
+from otprune.channels.graph import Affine, Carry, ChannelGraph, Flags, Labels, Meeting, Mix, Node, Pointwise, reads_of
 from otprune.planning.branches import SUMS, Branches, upstream
-from otprune.planning.passage import is_passable
+from otprune.planning.passage import outputs_reached
 from otprune.planning.weights import Weights
 
 
 def silent_layers(
-    graph: ChannelGraph, quiet: Collection[str], dead: Collection[str], branches: Branches, weights: Weights
+    graph: ChannelGraph,
+    small: Mapping[str, Flags],
+    quiet: Collection[str],
+    dead: Collection[str],
+    branches: Branches,
+    weights: Weights,
 ) -> set[str]:
-    """Those of the `quiet` batch norms that fall silent: as many as leave a way past them all.
+    """Those of the `quiet` batch norms that fall silent; all that reached an output must still reach it.
 
-    Quiet ones are not heard in the network as a whole, but another batch norm may make them louder. Dead ones let
-    nothing through anyway.
+    Quiet ones have nothing but `small` scaling factors, and dead ones none but zeros.
     """
     gone = branches.layers(graph)
-    ends = [name for name in quiet if name not in gone and name not in dead and ends_a_branch(graph, name)]
-    silent: list[str] = []
-    if is_passable(graph, [*dead, *ends], branches, weights):
-        silent = ends
-    else:
-        for name in ends:
-            if is_passable(graph, [*dead, *silent, name], branches, weights):
-                silent.append(name)
-    return _with_what_feeds_them(graph, silent) & set(quiet)
+    ends = unheard(graph, small, [name for name in quiet if name not in gone and name not in dead])
+    before, after = (outputs_reached(graph, stopped, branches, weights) for stopped in (dead, [*dead, *ends]))
+    silent = ends if before == after else []
+    return set(silent) | (_only_feeding(graph, [*silent, *dead]) & set(quiet))
 
 
-def ends_a_branch(graph: ChannelGraph, layer: str) -> bool:
-    """Whether what a batch norm writes is put beside something else, or added to it, before another one reads it.
-
-    So it is where nothing reads it.
-    """
-    runs = [index for index, node in enumerate(graph.nodes) if isinstance(node, Affine) and node.layer == layer]
-    if len(runs) != 1:
-        return False
-    own = np.zeros(graph.count, bool)
-    own[graph.batch_norms[layer].writes] = True
-    for node in graph.nodes[runs[0] + 1 :]:
-        read = [own[labels] for labels in reads_of(node)]
-        if not any(part.any() for part in read):
-            continue
-        if all(part.all() for part in read) and isinstance(node, Mix | Pointwise | Carry | Meeting):
-            own[node.writes] = True
-        elif not _merges(node, read):
-            return False
-    return True
+def unheard(graph: ChannelGraph, small: Mapping[str, Flags], layers: Collection[str]) -> list[str]:
+    """Those of the layers that nothing makes loud again, even if all of them are quiet at once."""
+    runs = [node.layer for node in graph.of(Affine)]
+    left = [name for name in layers if runs.count(name) == 1]
+    while loud := _made_loud(graph, small, left):
+        left = [name for number, name in enumerate(left) if not loud[number]]
+    return left
 
 
-def _merges(node: Node, read: list[Flags]) -> bool:
-    """Whether a node that reads the branch reads something else with it, which is left when the branch is silent."""
-    if isinstance(node, Frozen) or all(part.all() for part in read):
-        return False
-    return not isinstance(node, Pointwise) or len(read) == 1 or node.func in SUMS
+def _made_loud(graph: ChannelGraph, small: Mapping[str, Flags], layers: list[str]) -> list[bool]:
+    """For each of the layers, whether something hears what it writes; nothing where that is so of none."""
+    came_from = np.zeros((len(layers), graph.count), bool)
+    loud = np.zeros(len(layers), bool)
+    for node in graph.nodes:
+        if isinstance(node, Affine) and node.layer in layers:
+            came_from[layers.index(node.layer), node.writes] = True
+        elif any(came_from[:, labels].any() for labels in reads_of(node)):
+            loud |= _heard_by(node, small, came_from)
+            _pass_on(node, came_from)
+    return loud.tolist() if loud.any() else []
 
 
-def _with_what_feeds_them(graph: ChannelGraph, layers: Collection[str]) -> set[str]:
-    ends = frozenset(i for i, node in enumerate(graph.nodes) if isinstance(node, Affine) and node.layer in layers)
-    nodes = (graph.nodes[index] for index in upstream(graph, ends, {}))
-    return {node.layer for node in nodes if isinstance(node, Affine)}
+def _heard_by(node: Node, small: Mapping[str, Flags], came_from: Flags) -> Flags:
+    """For each layer, whether the node takes what comes from it for more than something small beside the rest."""
+    heard = reads_of(node)
+    if isinstance(node, Affine):
+        heard = [node.reads[~small[node.layer]]] if node.layer in small else heard
+    elif isinstance(node, Mix | Carry | Meeting) or (isinstance(node, Pointwise) and _adds_at_most(node)):
+        heard = []
+    found: Flags = np.zeros(len(came_from), bool)
+    for labels in heard:
+        found |= came_from[:, labels.reshape(-1)].any(axis=1)
+    return found
+
+
+def _adds_at_most(node: Pointwise) -> bool:
+    return len(node.labelled) == 1 or node.func in SUMS
+
+
+def _pass_on(node: Node, came_from: Flags) -> None:
+    """What a node makes of quiet channels alone is as quiet, and comes from where they do."""
+    reads, writes = _rows(node)
+    quiet: Flags = np.logical_or.reduce(came_from[:, reads], axis=0).all(axis=1)
+    sources: Flags = np.logical_or.reduce(came_from[:, reads[quiet]], axis=2)
+    came_from[:, writes[quiet]] |= sources[:, :, None]
+
+
+def _rows(node: Node) -> tuple[Labels, Labels]:
+    """Labels read together and what is made of them, a row each; a batch norm ends all that it does not make loud."""
+    if isinstance(node, Mix):
+        return node.reads, node.writes
+    if isinstance(node, Pointwise):
+        return np.stack(node.labelled, axis=1), node.writes[:, None]
+    if isinstance(node, Carry):
+        return node.reads[:, None], node.writes[:, None]
+    if isinstance(node, Meeting):
+        return node.reads, node.writes[:, None]
+    return np.zeros((0, 1), np.int64), np.zeros((0, 1), np.int64)
+
+
+def _only_feeding(graph: ChannelGraph, layers: Collection[str]) -> set[str]:
+    """The batch norms that feed nothing but these, in all their runs."""
+    norms = {index: node.layer for index, node in enumerate(graph.nodes) if isinstance(node, Affine)}
+    fed = upstream(graph, frozenset(index for index, name in norms.items() if name in layers), {})
+    return {norms[index] for index in fed & norms.keys()} - {name for index, name in norms.items() if index not in fed}

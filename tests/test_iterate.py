@@ -287,6 +287,14 @@ def test_a_damaged_number_of_rounds_is_named(text: str, tmp_path: Path) -> None:
         in_rounds(tmp_path, rounds=None)
 
 
+def test_a_run_does_not_overwrite_the_record_of_rounds(tmp_path: Path) -> None:
+    in_rounds(tmp_path, rounds=1)
+    before = (tmp_path / RECORD).read_bytes()
+    with pytest.raises(TrainingError, match=r"record\.json: is the record of rounds"):
+        Pipeline(EXPERIMENT, tmp_path, DIGITS, CPU)
+    assert (tmp_path / RECORD).read_bytes() == before and not (tmp_path / "config.json").exists()
+
+
 @pytest.mark.parametrize("rounds", [0, -1])
 def test_rounds_that_are_none_are_refused(rounds: int, tmp_path: Path) -> None:
     (tmp_path / "rounds.json").write_text(f'{{"rounds": {rounds}}}')

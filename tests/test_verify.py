@@ -95,3 +95,13 @@ def test_whole_numbers_in_an_example_are_kept_and_verified() -> None:
     example = (torch.arange(14).view(2, 7) % 9, torch.tensor([7, 4]))
     found = check_model(model, example, {"bn": [0, 3]})
     assert found.removed == 2 and found.informative
+
+
+def test_an_example_that_the_seed_of_the_comparison_draws_too_is_compared() -> None:
+    model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Conv2d(4, 2, 1)).eval()
+    nn.init.constant_(model[1].weight, 0.5)
+    model[1].weight.data[1] = 1e-6
+    torch.manual_seed(0)
+    image = torch.randn(1, 3, 8, 8)
+    plan = ot.plan(model, image)
+    assert ot.verify(model, ot.prune(model, plan), plan, image).relative < 1e-5

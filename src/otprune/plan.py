@@ -198,7 +198,7 @@ def plan(
     for name in silent:
         negligible[name][:] = True
     solution = solve(graph, negligible, branches, weights, limits)
-    decision = _Decision(graph, thresholds, negligible, silent, solution, limits)
+    decision = _Decision(graph, thresholds, negligible, ends, silent, solution, limits)
     return _described(model, rule, inputs, decision, absence)
 
 
@@ -276,6 +276,7 @@ class _Decision:
     graph: ChannelGraph
     thresholds: Thresholds
     negligible: Mapping[str, Flags]
+    quiet: Collection[str]
     silent: Collection[str]
     solution: Solution
     limits: Limits
@@ -336,10 +337,16 @@ def _note(name: str, stuck: int, decision: _Decision) -> str:
         return "the whole branch goes"
     obstacle = decision.solution.branches.staying.get(name)
     needed = [f"{stuck} negligible, needed {' or for '.join(['elsewhere', *decision.limits.keeping])}"] if stuck else []
-    is_silent = name in decision.silent and stuck < len(decision.negligible[name])
-    heard = ["not heard in the network as a whole"] if is_silent else []
+    heard = [_heard(name, stuck, decision)] if name in decision.quiet else []
     stays = [] if obstacle is None else [f"the branch stays: {obstacle}"]
-    return "; ".join([*heard, *needed, *stays])
+    return "; ".join(filter(None, [*heard, *needed, *stays]))
+
+
+def _heard(name: str, stuck: int, decision: _Decision) -> str:
+    """What becomes of a layer all of whose scaling factors are small in the network as a whole."""
+    if name not in decision.silent:
+        return "quiet in the network as a whole, but what reads it may make it loud"
+    return "not heard in the network as a whole" if stuck < len(decision.negligible[name]) else ""
 
 
 def _cut_from(fields: dict[str, Any]) -> Cut:

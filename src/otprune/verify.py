@@ -179,4 +179,5 @@ def _differs(expected: Tensor, found: Tensor | None) -> bool:
 def _other_values(tensor: Tensor) -> Tensor:
     if not tensor.is_floating_point():
         return tensor.flip(-1) if tensor.dim() > 1 else tensor  # the same values in another order stay valid ones
-    return torch.randn(tensor.shape, generator=torch.Generator().manual_seed(0)).to(tensor)
+    drawn = torch.randn(tensor.shape, generator=torch.Generator().manual_seed(0)).to(tensor)
+    return -drawn if torch.equal(drawn, tensor) else drawn  # the user's may have been drawn by the same seed

@@ -124,7 +124,7 @@ def headline(records: Records) -> Claim:
     small = [one for one in found if all(one["cost_after"][kind] <= ROUNDING * asked[kind] for kind in costs)]
     if not small:
         missing = f"no network as small is recorded; the smallest: {_smallest(found)}" if found else ""
-        return Claim(name, text, {}, missing, "accuracy-vs-cost", (where,))
+        return Claim(name, text, {where: None} if found else {}, missing, "accuracy-vs-cost", (where,))
     best = max(small, key=lambda one: float(one["accuracy_finetuned"]))
     accuracy = 100 * best["accuracy_finetuned"]
     evidence = _reached(accuracy, best["cost_after"])

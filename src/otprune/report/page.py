@@ -1,7 +1,7 @@
 """docs/reproduction.md: which claims of the paper hold here, every table and figure, and what could not be run."""
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from otprune.experiments.reproduce.records import Record, Records
@@ -12,7 +12,7 @@ from otprune.report.markdown import NONE, markdown_table, measured_with
 from otprune.report.points import counted, subject
 from otprune.report.scoreboard import NAME as SCOREBOARD
 from otprune.report.tables import TABLES
-from otprune.report.verdicts import Verdict
+from otprune.report.verdicts import Claim, Verdict
 
 INTRODUCTION = """\
 # The paper, reproduced
@@ -61,14 +61,20 @@ def _seconds(record: Record) -> float:
     return total
 
 
+def _verdicts(found: Iterable[Claim]) -> list[int]:
+    """How many of the claims hold, how many do not, and how many cannot be judged."""
+    counts = Counter(claim.verdict for claim in found)
+    return [counts[verdict] for verdict in (Verdict.HOLDS, Verdict.FAILS, Verdict.OPEN)]
+
+
 def _claims(records: Records) -> Iterator[str]:
     found = claims(records)
-    counts = Counter(claim.verdict for claim in found)
     yield "## Which claims hold here"
+    theirs, new = (_verdicts(claim for claim in found if claim.is_new is is_new) for is_new in (False, True))
     yield (
-        f"Of {len(found)} claims, {sum(claim.is_new for claim in found)} of them new and not the paper's, "
-        f"{counts[Verdict.HOLDS]} hold in all that was measured, {counts[Verdict.FAILS]} do not, and "
-        f"{counts[Verdict.OPEN]} {'is' if counts[Verdict.OPEN] == 1 else 'are'} not measured yet.{_not_run(records)}"
+        f"Of the paper's {sum(theirs)} claims {theirs[0]} hold in all that was measured, {theirs[1]} do not, and "
+        f"{theirs[2]} cannot be judged yet; of {sum(new)} that are new here it is {new[0]}, {new[1]} and {new[2]}."
+        f"{_not_run(records)}"
     )
     yield from _shown(SCOREBOARD, records)
     yield "## What was measured of each claim"

@@ -280,10 +280,10 @@ def test_the_verb_goes_on_to_as_many_rounds_as_were_asked_for(tmp_path: Path) ->
     assert again.code == 0 and {path.name for path in tmp_path.glob("round-*")} == {"round-1", "round-2"}
 
 
-@pytest.mark.parametrize("text", ["{", '{"rounds": "two"}', "{}"])
+@pytest.mark.parametrize("text", ["{", '{"rounds": "two"}', "{}", '{"rounds": 0}', '{"rounds": -1}'])
 def test_a_damaged_number_of_rounds_is_named(text: str, tmp_path: Path) -> None:
     (tmp_path / "rounds.json").write_text(text)
-    with pytest.raises(TrainingError, match=r"rounds\.json: is not what a run writes"):
+    with pytest.raises(TrainingError, match=r"rounds\.json: (is not what a run writes|it asks for (0|-1) rounds)"):
         in_rounds(tmp_path, rounds=None)
 
 
@@ -293,13 +293,6 @@ def test_a_run_does_not_overwrite_the_record_of_rounds(tmp_path: Path) -> None:
     with pytest.raises(TrainingError, match=r"record\.json: is the record of rounds"):
         Pipeline(EXPERIMENT, tmp_path, DIGITS, CPU)
     assert (tmp_path / RECORD).read_bytes() == before and not (tmp_path / "config.json").exists()
-
-
-@pytest.mark.parametrize("rounds", [0, -1])
-def test_rounds_that_are_none_are_refused(rounds: int, tmp_path: Path) -> None:
-    (tmp_path / "rounds.json").write_text(f'{{"rounds": {rounds}}}')
-    with pytest.raises(TrainingError, match=rf"rounds\.json: it asks for {rounds} rounds"):
-        in_rounds(tmp_path, rounds=None)
 
 
 def test_network_slimming_never_takes_more_than_half_of_a_layer(tmp_path: Path) -> None:

@@ -62,6 +62,13 @@ def test_one_that_a_reader_makes_louder_stays() -> None:
     assert (len(layer.kept), layer.note) == (7, "quiet in the network as a whole, but what reads it may make it loud")
 
 
+def test_nor_does_what_feeds_one_that_is_made_louder_fall_silent() -> None:
+    model, image = models.build("densenet121", num_classes=10).double(), torch.randn(1, 3, 32, 32).double()
+    layer = "features.denseblock4.denselayer3"
+    found = kept(with_quiet(model, f"{layer}.norm1", f"{layer}.norm2"), image)
+    assert (found[f"{layer}.norm1"], found[f"{layer}.norm2"]) == (576, 128)
+
+
 @pytest.mark.parametrize(
     ("quiet", "zero", "left"),
     [(("norm2",), (), 576), (("norm1", "norm2"), (), 1), (("norm1",), (), 576), (("norm1",), ("norm2",), 1)],

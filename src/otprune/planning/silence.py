@@ -5,7 +5,7 @@ a dense block is made, and one of parallel convolutions. It cannot be taken out 
 counts its channels; but its last batch norm can fall silent, and with it those that only fed it, if they are as quiet.
 
 A batch norm that reads quiet channels divides each by its own deviation and may make it loud again. So what is quiet is
-followed to where it ends: added up with what is not, or read by a batch norm whose scaling factors are as small there.
+followed to where it is added up with what is not, past batch norms whose scaling factors are as small there.
 """
 
 from collections.abc import Collection, Mapping
@@ -51,11 +51,11 @@ def _made_loud(graph: ChannelGraph, small: Mapping[str, Flags], layers: list[str
     came_from = np.zeros((len(layers), graph.count), bool)
     loud = np.zeros(len(layers), bool)
     for node in graph.nodes:
-        if isinstance(node, Affine) and node.layer in layers:
-            came_from[layers.index(node.layer), node.writes] = True
-        elif any(came_from[:, labels].any() for labels in reads_of(node)):
+        if any(came_from[:, labels].any() for labels in reads_of(node)):
             loud |= _heard_by(node, small, came_from)
             _pass_on(node, came_from)
+        if isinstance(node, Affine) and node.layer in layers:
+            came_from[layers.index(node.layer), node.writes] = True
     return loud.tolist() if loud.any() else []
 
 
@@ -85,12 +85,12 @@ def _pass_on(node: Node, came_from: Flags) -> None:
 
 
 def _rows(node: Node) -> tuple[Labels, Labels]:
-    """Labels read together and what is made of them, a row each; a batch norm ends all that it does not make loud."""
+    """Labels read together and what is made of them, a row each."""
     if isinstance(node, Mix):
         return node.reads, node.writes
     if isinstance(node, Pointwise):
         return np.stack(node.labelled, axis=1), node.writes[:, None]
-    if isinstance(node, Carry):
+    if isinstance(node, Affine | Carry):
         return node.reads[:, None], node.writes[:, None]
     if isinstance(node, Meeting):
         return node.reads, node.writes[:, None]

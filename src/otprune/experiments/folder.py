@@ -129,10 +129,9 @@ def claim(folder: Path, experiment: Experiment) -> None:
         return
     if found is not None and is_settled(folder):
         _require_same_where_done(folder, found, experiment)
-    if found is None and (folder / RECORD).exists():
+    if found is None and (folder / RECORD).exists() and not is_settled(folder):
         raise TrainingError(
-            f"{folder / RECORD}: is the record of rounds, or of a run whose {CONFIGURATION} is gone, and would be "
-            f"overwritten. Use another folder."
+            f"{folder / RECORD}: is the record of rounds, and would be overwritten. Use another folder."
         )
     folder.mkdir(parents=True, exist_ok=True)
     write_json(folder / CONFIGURATION, experiment.to_dict())

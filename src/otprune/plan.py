@@ -193,8 +193,8 @@ def plan(
     _refuse_dead_layers(graph, dead, branches, weights)
     for index in branches.ends:
         negligible[graph.nodes[index].layer][:] = True  # type: ignore[union-attr]
-    quiet = {name: gamma < (thresholds.branch or 0.0) for name, gamma in small.items()}
-    silent = silent_layers(graph, quiet, ends, dead, branches, weights)
+    faint = {name: gamma < (thresholds.branch or 0.0) for name, gamma in small.items()}
+    silent = silent_layers(graph, faint, ends, dead, branches, weights)
     for name in silent:
         negligible[name][:] = True
     solution = solve(graph, negligible, branches, weights, limits)

@@ -20,7 +20,7 @@ from otprune.planning.weights import Weights
 
 def silent_layers(
     graph: ChannelGraph,
-    small: Mapping[str, Flags],
+    faint: Mapping[str, Flags],
     quiet: Collection[str],
     dead: Collection[str],
     branches: Branches,
@@ -28,42 +28,42 @@ def silent_layers(
 ) -> set[str]:
     """Those of the `quiet` batch norms that fall silent; all that reached an output must still reach it.
 
-    Quiet ones have nothing but `small` scaling factors, and dead ones none but zeros.
+    Quiet ones have nothing but `faint` scaling factors, and dead ones none but zeros.
     """
     gone = branches.layers(graph)
-    ends = unheard(graph, small, [name for name in quiet if name not in gone and name not in dead])
+    ends = unheard(graph, faint, [name for name in quiet if name not in gone and name not in dead])
     before, after = (outputs_reached(graph, stopped, branches, weights) for stopped in (dead, [*dead, *ends]))
     silent = ends if before == after else []
     return set(silent) | (_only_feeding(graph, [*silent, *dead]) & set(quiet))
 
 
-def unheard(graph: ChannelGraph, small: Mapping[str, Flags], layers: Collection[str]) -> list[str]:
+def unheard(graph: ChannelGraph, faint: Mapping[str, Flags], layers: Collection[str]) -> list[str]:
     """Those of the layers that nothing makes loud again, even if all of them are quiet at once."""
     runs = [node.layer for node in graph.of(Affine)]
     left = [name for name in layers if runs.count(name) == 1]
-    while loud := _made_loud(graph, small, left):
+    while loud := _made_loud(graph, faint, left):
         left = [name for number, name in enumerate(left) if not loud[number]]
     return left
 
 
-def _made_loud(graph: ChannelGraph, small: Mapping[str, Flags], layers: list[str]) -> list[bool]:
+def _made_loud(graph: ChannelGraph, faint: Mapping[str, Flags], layers: list[str]) -> list[bool]:
     """For each of the layers, whether something hears what it writes; nothing where that is so of none."""
     came_from = np.zeros((len(layers), graph.count), bool)
     loud = np.zeros(len(layers), bool)
     for node in graph.nodes:
         if any(came_from[:, labels].any() for labels in reads_of(node)):
-            loud |= _heard_by(node, small, came_from)
+            loud |= _heard_by(node, faint, came_from)
             _pass_on(node, came_from)
         if isinstance(node, Affine) and node.layer in layers:
             came_from[layers.index(node.layer), node.writes] = True
     return loud.tolist() if loud.any() else []
 
 
-def _heard_by(node: Node, small: Mapping[str, Flags], came_from: Flags) -> Flags:
+def _heard_by(node: Node, faint: Mapping[str, Flags], came_from: Flags) -> Flags:
     """For each layer, whether the node takes what comes from it for more than something small beside the rest."""
     heard = reads_of(node)
     if isinstance(node, Affine):
-        heard = [node.reads[~small[node.layer]]] if node.layer in small else heard
+        heard = [node.reads[~faint[node.layer]]] if node.layer in faint else heard
     elif isinstance(node, Mix | Carry | Meeting) or (isinstance(node, Pointwise) and _adds_at_most(node)):
         heard = []
     found: Flags = np.zeros(len(came_from), bool)

@@ -245,7 +245,7 @@ def test_settings_shown_as_a_file_are_taken(page: str, tmp_path: Path) -> None:
         assert resolved({}, str(tmp_path / "my.toml")).model
 
 
-@pytest.mark.parametrize("tool", ["recipe_tables", "docs_links", "docs_doctests"])
+@pytest.mark.parametrize("tool", ["docs_links", "docs_doctests"])
 def test_the_examples_of_the_tools_run(tool: str) -> None:
     if tool == "docs_doctests" and find_spec("griffe") is None:
         pytest.skip("griffe is not installed")

@@ -207,9 +207,10 @@ def test_a_terminal_that_does_not_know_greek_is_no_reason_to_fail(finished: tupl
 def test_a_budget_met_by_choice_is_not_remarked_upon(finished: tuple[Path, Done]) -> None:
     asked = Experiment("digits_net", "digits", training=Training(target_flops=0.3), pruning=Pruning(flops=0.9))
     plan = ot.PruningPlan.load(finished[0] / "plan.json")
-    assert remarks(asked, plan, 0.9) == []
+    gammas = {layer.name: [0.5] for layer in plan.layers}
+    assert remarks(asked, plan, 0.9, gammas) == []
     within = Experiment("digits_net", "digits", training=Training(target_flops=0.3))
-    assert remarks(within, plan, 0.314) == [NONE_GOES] and len(remarks(within, plan, 0.316)) == 2
+    assert remarks(within, plan, 0.314, gammas) == [NONE_GOES] and len(remarks(within, plan, 0.316, gammas)) == 2
 
 
 def test_what_rounding_undoes_is_not_blamed_on_the_training() -> None:
@@ -217,8 +218,25 @@ def test_what_rounding_undoes_is_not_blamed_on_the_training() -> None:
     net[1].weight.data[0] = 1e-9
     plan = ot.plan(net, torch.zeros(1, 1, 8, 8), round_to=4)
     steered = Experiment("net.py:build", "digits", training=Training(target_flops=0.8), pruning=Pruning(round_to=4))
-    undone, missed, why = remarks(steered, plan, 1.0)
+    gammas = {"1": [1e-9, 1.0, 1.0, 1.0]}
+    undone, missed, why = remarks(steered, plan, 1.0, gammas)
     assert undone == "no layer could lose a channel and keep a multiple of 4: choose a smaller --round-to"
     assert missed.startswith("asked for 80 % of the FLOPs, reached 100 %") and "without regard to --round-to 4" in why
     by_ratio = Experiment("net.py:build", "digits", pruning=Pruning(rule="ns", round_to=4))
-    assert remarks(by_ratio, ot.plan(net, torch.zeros(1, 1, 8, 8), ot.GlobalRatio(0.5), round_to=4), 1.0) == [undone]
+    rounded = ot.plan(net, torch.zeros(1, 1, 8, 8), ot.GlobalRatio(0.5), round_to=4)
+    assert remarks(by_ratio, rounded, 1.0, gammas) == [undone]
+
+
+def test_a_ratio_that_ends_among_exact_zeros_says_which_takes_them() -> None:
+    net = nn.Sequential(nn.Conv2d(1, 8, 1), nn.BatchNorm2d(8), nn.Conv2d(8, 1, 1))
+    net[1].weight.data[:5] = 0
+    gammas = {"1": net[1].weight.tolist()}
+
+    def told(ratio: float) -> tuple[list[str], int]:
+        plan = ot.plan(net, torch.zeros(1, 1, 8, 8), ot.GlobalRatio(ratio))
+        asked = Experiment("net.py:build", "digits", pruning=Pruning(rule="ns", ratio=ratio))
+        return remarks(asked, plan, 1.0, gammas), len(plan.layers[0].kept)
+
+    (line,), kept = told(0.3)
+    assert kept == 8 and line.startswith("62.5 % of the scaling factors are exactly zero, more than the ratio 0.3")
+    assert line.endswith("--ratio 0.625 takes them") and told(0.625) == ([], 3)

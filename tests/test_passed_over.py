@@ -34,6 +34,30 @@ def test_a_flag_that_the_rule_would_pass_over_is_refused(rule: str, name: str) -
     assert resolved(asked | {"pruning.rule": {"ot": "ns", "ns": "ot"}[rule]}).pruning.rule != rule
 
 
+def test_steering_to_what_ot_keeps_is_of_no_use_to_the_rule_ns() -> None:
+    asked = DIGITS | {"training.target_flops": 0.3}
+    with pytest.raises(TrainingError, match=r"training\.target_flops is of no use to the rule ns: give --rule ot"):
+        resolved(asked | {"pruning.rule": "ns"})
+    assert resolved(asked).training.target_flops == 0.3
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("rate", 0.1), ("schedule", "cosine"), ("report_after", (1,)), ("distill", 0.5)]
+)
+def test_how_to_fine_tune_is_of_no_use_without_it(name: str, value: object) -> None:
+    asked = DIGITS | {f"finetuning.{name}": value}
+    with pytest.raises(TrainingError, match=f"{name} is of no use without fine-tuning: give --finetune-epochs, or"):
+        resolved(asked | {"finetuning.epochs": 0})
+    assert resolved(asked | {"finetuning.epochs": 1})
+
+
+def test_nothing_is_measured_past_the_last_epoch() -> None:
+    asked = DIGITS | {"finetuning.epochs": 2, "finetuning.report_after": (1, 3)}
+    with pytest.raises(TrainingError, match="report_after is of no use past the last epoch: give --finetune-epochs 3"):
+        resolved(asked)
+    assert resolved(asked | {"finetuning.epochs": 3}) and resolved(DIGITS | {"finetuning.epochs": 2})
+
+
 @pytest.mark.parametrize(("name", "value"), [("latency_runtime", "openvino"), ("latency_threads", 2)])
 def test_how_to_measure_latency_is_of_no_use_without_one_to_meet(name: str, value: str | int) -> None:
     asked = DIGITS | {"pruning.flops": 0.4, f"pruning.{name}": value}
@@ -87,6 +111,14 @@ def test_fine_tuning_is_of_no_use_to_rounds_that_restart_from_scratch(flag: str,
         ),
         ('[pruning]\nrule = "ns"\ndelta = 0.1', "pruning.delta is of no use to the rule ns"),
         ("[pruning]\nlatency_threads = 2", "pruning.latency_threads is of no use without a latency to meet"),
+        (
+            "[finetuning]\nepochs = 0\ndistill = 0.5",
+            "finetuning.distill is of no use without fine-tuning: set finetuning.epochs, or leave it out",
+        ),
+        (
+            "[finetuning]\nreport_after = [50]",
+            "finetuning.report_after is of no use past .*: set finetuning.epochs to 50",
+        ),
     ],
 )
 def test_what_a_file_sets_to_no_effect_is_refused_by_the_name_of_the_file(text: str, told: str, tmp_path: Path) -> None:

@@ -7,10 +7,9 @@ python -m tools.recipe_tables --check    only say whether it is up to date, as a
 import sys
 from typing import Any
 
-from otprune.cli.flags import RENAMED
 from otprune.experiments.experiment import Experiment
 from otprune.experiments.explained import MEANINGS
-from otprune.experiments.fields import flat
+from otprune.experiments.fields import flag, flat
 from otprune.experiments.settings import recipe, recipes
 from otprune.report.markdown import markdown_table
 from tools.pages import ROOT, only_check, written_or_checked
@@ -48,17 +47,8 @@ def settings(section: str) -> str:
     """What the settings of a section mean, their flags and defaults."""
     defaults = flat(Experiment("", "").to_dict())
     names = [name for name in MEANINGS if name.rpartition(".")[0] == section]
-    rows = [(f"`{name}`", f"`--{flag(name)}`", _cell(defaults[name]), MEANINGS[name]) for name in names]
+    rows = [(f"`{name}`", f"`{flag(name)}`", _cell(defaults[name]), MEANINGS[name]) for name in names]
     return f"### {SECTIONS[section]}\n\n" + markdown_table(("setting", "flag", "default", "meaning"), rows, texts=4)
-
-
-def flag(name: str) -> str:
-    """The flag of a setting.
-
-    >>> flag("finetuning.epochs"), flag("training.weight_decay")
-    ('finetune-epochs', 'weight-decay')
-    """
-    return RENAMED.get(name, name.rpartition(".")[2]).replace("_", "-")
 
 
 def _cell(value: Any) -> str:

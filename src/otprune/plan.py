@@ -45,6 +45,7 @@ from otprune.tables import table
 from otprune.thresholds import OptimalThreshold, Rule, Thresholds
 
 FORMAT = 1
+LEFT_ALONE = "left alone"
 
 
 @dataclass(frozen=True)
@@ -57,6 +58,11 @@ class LayerPlan:
     threshold: float
     negligible: int
     note: str = ""
+
+    @property
+    def left_alone(self) -> bool:
+        """Whether the layer was to be ignored."""
+        return self.note == LEFT_ALONE
 
 
 @dataclass(frozen=True)
@@ -335,6 +341,8 @@ def _note(name: str, stuck: int, decision: _Decision) -> str:
     """What the user may not expect of a layer, `stuck` of whose negligible channels stay."""
     if name in decision.gone:
         return "the whole branch goes"
+    if name not in decision.thresholds.layers:
+        return LEFT_ALONE
     obstacle = decision.solution.branches.staying.get(name)
     needed = [f"{stuck} negligible, needed {' or for '.join(['elsewhere', *decision.limits.keeping])}"] if stuck else []
     heard = [_heard(name, stuck, decision)] if name in decision.quiet else []

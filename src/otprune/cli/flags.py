@@ -10,7 +10,7 @@ import typer
 
 from otprune.experiments.experiment import Experiment
 from otprune.experiments.explained import MEANINGS
-from otprune.experiments.fields import Flat, flat, kinds
+from otprune.experiments.fields import Flat, argument, flag, flat, kinds
 from otprune.experiments.settings import FLAGS, recipes
 
 Command = Callable[..., None]
@@ -18,8 +18,6 @@ Command = Callable[..., None]
 PANELS = {"": "Experiment", "training": "Training", "pruning": "Pruning", "finetuning": "Fine-tuning"}
 RUN = "Run"
 NUMBERS = "NUMBERS"  # separated by commas
-# Elsewhere a flag is called what its setting is called.
-RENAMED = {f"finetuning.{name}": f"finetune_{name}" for name in ("epochs", "rate", "schedule")}
 
 Out = Annotated[Path, typer.Option(help="Folder of the run; give it again to go on with it.", rich_help_panel=RUN)]
 Device = Annotated[str, typer.Option(help="cpu, cuda, or auto: a GPU where there is one.", rich_help_panel=RUN)]
@@ -54,7 +52,7 @@ def with_settings(*sections: str, without: Collection[str] = ()) -> Callable[[Co
     {'pruning.delta': 0.01}
     """
     names = [name for name in kinds(Experiment) if _section(name) in sections and name not in without]
-    generated = {_argument(name): name for name in names}
+    generated = {argument(name): name for name in names}
 
     def decorate(verb: Command) -> Command:
         @functools.wraps(verb)
@@ -80,7 +78,7 @@ def in_flags(message: str, given: Flat) -> str:
     subject, _, rest = message.removeprefix(f"{FLAGS}: ").partition(" ")
     for name in given:
         if subject in (name, name.removeprefix("training."), name.removeprefix("pruning.")):
-            return f"--{_argument(name).replace('_', '-')} {rest}"
+            return f"{flag(name)} {rest}"
     return message
 
 
@@ -93,8 +91,8 @@ def _own_parameters(verb: Command) -> Iterator[inspect.Parameter]:
 def _parameters(names: Collection[str]) -> Iterator[inspect.Parameter]:
     defaults = flat(Experiment("", "").to_dict())
     for name in names:
-        kind, flag = kinds(Experiment)[name], _argument(name).replace("_", "-")
-        decls = (f"--{flag}/--no-{flag}",) if kind is bool else (f"--{flag}",)
+        kind, own = kinds(Experiment)[name], flag(name)
+        decls = (f"{own}/--no-{own.removeprefix('--')}",) if kind is bool else (own,)
         option = typer.Option(
             *decls,
             help=MEANINGS[name] + _shown(defaults[name]),
@@ -103,16 +101,12 @@ def _parameters(names: Collection[str]) -> Iterator[inspect.Parameter]:
             rich_help_panel=PANELS[_section(name)],
         )
         annotation = Annotated[_typed(kind) | None, option]  # type: ignore[valid-type]
-        yield inspect.Parameter(_argument(name), inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
+        yield inspect.Parameter(argument(name), inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
 
 
 def _section(name: str) -> str:
     section, dot, _ = name.partition(".")
     return section if dot else ""
-
-
-def _argument(name: str) -> str:
-    return RENAMED.get(name, name.rpartition(".")[2])
 
 
 def _typed(kind: Any) -> Any:
@@ -137,7 +131,7 @@ def _shown(default: Any) -> str:
 
 def _read(name: str, value: Any) -> Any:
     kind = kinds(Experiment)[name]
-    return numbers(value, get_args(kind)[0], _argument(name)) if get_origin(kind) is tuple else value
+    return numbers(value, get_args(kind)[0], argument(name)) if get_origin(kind) is tuple else value
 
 
 def numbers(text: str, kind: type, flag: str) -> tuple[Any, ...]:

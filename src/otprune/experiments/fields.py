@@ -14,6 +14,9 @@ Made = TypeVar("Made")
 Flat = dict[str, Any]
 """Values by dotted name."""
 
+# What the command line calls some settings; all others are flags by their own names.
+RENAMED = {f"finetuning.{name}": f"finetune_{name}" for name in ("epochs", "rate", "schedule")}
+
 _WORDS: dict[Any, str] = {bool: "true or false", int: "a whole number", float: "a number", str: "a text"}
 _ITEMS: dict[Any, str] = {int: "whole numbers", float: "numbers"}
 
@@ -47,6 +50,24 @@ def flat(tables: Mapping[str, Any]) -> Flat:
         else:
             found[name] = value
     return found
+
+
+def argument(name: str) -> str:
+    """What a verb calls a setting.
+
+    >>> argument("finetuning.epochs"), argument("training.decay_at")
+    ('finetune_epochs', 'decay_at')
+    """
+    return RENAMED.get(name, name.rpartition(".")[2])
+
+
+def flag(name: str) -> str:
+    """The flag of a setting.
+
+    >>> flag("finetuning.epochs"), flag("training.decay_at")
+    ('--finetune-epochs', '--decay-at')
+    """
+    return f"--{argument(name).replace('_', '-')}"
 
 
 def checked(cls: type, values: Flat, where: str) -> Flat:

@@ -126,7 +126,8 @@ def iterate(
 ) -> dict[str, Any]:
     """Prune in rounds, as `Rounds` tells; writes record.json after every one and returns it.
 
-    Without a number of `rounds` there are as many as the folder was last asked for, or else ROUNDS.
+    Without a number of `rounds` there are as many as the folder was last asked for, or else ROUNDS. Where it has more
+    than are asked for, all are returned.
 
     >>> import tempfile
     >>> from otprune.experiments.experiment import Finetuning
@@ -139,7 +140,7 @@ def iterate(
     """
     asked = Rounds(experiment, folder, source, device, restart)
     iterate_together([asked], rounds if rounds is not None else _noted(folder) or ROUNDS, report, save_every)
-    return asked.record
+    return max(asked.record, _found(folder), key=lambda record: len(record["rounds"]))
 
 
 def iterate_together(

@@ -1,12 +1,12 @@
 """Settings that would be passed over because of another one: refused, so that nobody takes them for heard."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from otprune.errors import TrainingError
 from otprune.experiments.experiment import OF_LATENCY, Experiment
-from otprune.experiments.fields import Flat, checked, flat
+from otprune.experiments.fields import Flat, checked, flag, flat, kinds
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class PassedOver:
     @property
     def as_flag(self) -> str:
         """What to give on the command line."""
-        return f"give --{self.other.rpartition('.')[2]} {self.value}".rstrip()
+        return f"give {flag(self.other)} {self.value}".rstrip()
 
     @property
     def as_setting(self) -> str:
@@ -47,6 +47,7 @@ def passed_over(settings: Flat) -> Iterator[PassedOver]:
         yield PassedOver("pruning.ratio", "to the rule ot", "pruning.rule", "ns")
     else:
         yield PassedOver("pruning.delta", "to the rule ns", "pruning.rule", "ot")
+        yield PassedOver("training.target_flops", "to the rule ns", "pruning.rule", "ot")
     if settings["pruning.latency"] is None:
         yield from (
             PassedOver(f"pruning.{name}", "without a latency to meet", "pruning.latency") for name in OF_LATENCY
@@ -55,6 +56,16 @@ def passed_over(settings: Flat) -> Iterator[PassedOver]:
         yield PassedOver("training.decay_at", "to a rate that falls along a cosine", "training.schedule", "steps")
     if not settings["finetuning.distill"]:
         yield PassedOver("finetuning.temperature", "without distillation", "finetuning.distill")
+    yield from _of_fine_tuning(settings["finetuning.epochs"], settings["finetuning.report_after"])
+
+
+def _of_fine_tuning(epochs: int, report_after: Collection[int]) -> Iterator[PassedOver]:
+    own = "finetuning.epochs"
+    if not epochs:
+        others = (name for name in kinds(Experiment) if name.startswith("finetuning.") and name != own)
+        yield from (PassedOver(name, "without fine-tuning", own) for name in others)
+    elif report_after and max(report_after) > epochs:
+        yield PassedOver("finetuning.report_after", "past the last epoch", own, str(max(report_after)))
 
 
 def require_flags_of_use(flags: Mapping[str, Any], found: Iterable[PassedOver]) -> None:

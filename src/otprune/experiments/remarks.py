@@ -1,6 +1,7 @@
 """What a user should know of a pruning: what was left alone, and what did not come out as asked."""
 
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Mapping, Sequence
 
 from otprune.experiments.experiment import Experiment
 from otprune.plan import PruningPlan
@@ -9,8 +10,14 @@ SHOWN = 3  # of the layers left alone
 FAR_OFF = 0.05  # of the share that λ was to steer to
 
 
-def remarks(experiment: Experiment, plan: PruningPlan, flops: float, in_rounds: bool = False) -> list[str]:
-    """In plain lines, what OT's own thresholds missed: `flops` is the share of the FLOPs that is left.
+Gammas = Mapping[str, Sequence[float]]
+"""The scaling factors that thresholds were found in, by layer."""
+
+
+def remarks(
+    experiment: Experiment, plan: PruningPlan, flops: float, gammas: Gammas, in_rounds: bool = False
+) -> list[str]:
+    """In plain lines, what the rule's own thresholds missed: `flops` is the share of the FLOPs that is left.
 
     What is pruned in rounds cannot be asked to meet a share, so the advice is another one there.
 
@@ -20,18 +27,23 @@ def remarks(experiment: Experiment, plan: PruningPlan, flops: float, in_rounds: 
     >>> from otprune.training.run import Training
     >>> net = nn.Sequential(nn.Conv2d(1, 4, 1), nn.BatchNorm2d(4), nn.Conv2d(4, 1, 1))
     >>> asked = Experiment("net.py:build", "digits", training=Training(target_flops=0.3))
-    >>> for line in remarks(asked, ot.plan(net, torch.zeros(1, 1, 8, 8), ot.OptimalThreshold()), flops=1.0):
+    >>> made = ot.plan(net, torch.zeros(1, 1, 8, 8), ot.OptimalThreshold())
+    >>> for line in remarks(asked, made, flops=1.0, gammas={"1": [1.0, 1.0, 1.0, 1.0]}):
     ...     print(line)
     asked for 30 % of the FLOPs, reached 100 %: train longer, start from a larger --lam, or prune with --flops 0.3
     no channel was negligible: train longer or with a larger --lam, or prune with --flops
     """
     chosen = experiment.pruning.target is not None or plan.rule["rule"] != "OptimalThreshold"
     always = [*_left_alone(experiment, plan), *_rounded_back(experiment, plan)]
+    if experiment.pruning.target is None:
+        always += _tied_at_zero(
+            plan, [one for layer in plan.layers if not layer.left_alone for one in gammas[layer.name]]
+        )
     return always + ([] if chosen else list(_found(experiment, plan, flops, in_rounds)))
 
 
 def _left_alone(experiment: Experiment, plan: PruningPlan) -> Iterator[str]:
-    names = [layer.name for layer in plan.layers if layer.threshold == 0]  # nothing is below that
+    names = [layer.name for layer in plan.layers if layer.left_alone]
     if experiment.training.penalized == "untied" and names:
         more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
         yield (
@@ -44,6 +56,16 @@ def _rounded_back(experiment: Experiment, plan: PruningPlan) -> Iterator[str]:
     multiple = experiment.pruning.round_to
     if multiple > 1 and _nothing_went(plan) and any(layer.negligible for layer in plan.layers):
         yield f"no layer could lose a channel and keep a multiple of {multiple}: choose a smaller --round-to"
+
+
+def _tied_at_zero(plan: PruningPlan, gammas: Sequence[float]) -> Iterator[str]:
+    """A ratio that ends among scaling factors that are exactly zero: they tie with the threshold, and ties stay."""
+    zero = gammas.count(0) / len(gammas)
+    if plan.rule["rule"] == "GlobalRatio" and plan.rule["ratio"] < zero and _nothing_went(plan):
+        yield (
+            f"{_percent(zero)} of the scaling factors are exactly zero, more than the ratio {plan.rule['ratio']:g}: "
+            f"they tie with the threshold, and ties stay. --ratio {math.ceil(10_000 * zero) / 10_000:g} takes them"
+        )
 
 
 def _found(experiment: Experiment, plan: PruningPlan, flops: float, in_rounds: bool) -> Iterator[str]:

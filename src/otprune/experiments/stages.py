@@ -124,6 +124,7 @@ def prune_by(
     before = totals(ot.cost(pipeline.fresh_model().to(pipeline.device), pipeline.example()))
     after = totals(ot.cost(small, pipeline.example()))
     left_out = leave_out_of_another(pipeline, plan)
+    gammas = _scaling_factors(model, plan)
     pipeline.results.pop("latency", None)  # which an earlier pruning may have met
     pruned_before = {"cost_sparse": totals(ot.cost(model, pipeline.example()))} if plans_of(model) else {}
     pipeline.note(
@@ -133,14 +134,14 @@ def prune_by(
         cost_after=after,
         **pruned_before,
         remarks=[
-            *remarks(pipeline.experiment, plan, after["flops"] / before["flops"], pipeline.in_rounds),
+            *remarks(pipeline.experiment, plan, after["flops"] / before["flops"], gammas, pipeline.in_rounds),
             *left_out,
         ],
         rule=plan.rule,
         choosing=list(choosing),
         layers=[asdict(layer) | {"kept": len(layer.kept)} for layer in plan.layers],
         removed=plan.removed,
-        gammas=_scaling_factors(model, plan),
+        gammas=gammas,
         **({} if latency is None else {"latency": dict(latency)}),
     )
     plan.save(pipeline.folder / PLAN)  # after the results, which what was left out of them must be gone from first

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 KINDS = {"flops": "FLOPs", "parameters": "parameters"}
 DEEPEST = 15  # points below the best that are still shown
+# Hollow, and wide enough to be seen around what lies in the same place.
+AROUND: dict[str, Any] = {"linestyle": ":", "fillstyle": "none", "markersize": 7.5}
 PAPERS_MARKER: dict[str, Any] = {"markersize": 10, "markeredgecolor": PAPER, "markeredgewidth": 0.8, "zorder": 5}
 
 
@@ -104,10 +106,9 @@ def _against_cost(found: Pair) -> "Figure":
 
 def _finetuned(ax: "Axes", found: Pair, kind: str) -> None:
     _baselines(ax, found)
-    line(ax, found.ot, kind, "finetuned", "OT, 40 epochs", color=OT, marker="o")
-    line(ax, found.ot, kind, "finetuned_1", "OT, 1 epoch", color=OT, marker="o", linestyle=":", fillstyle="none")
-    line(ax, found.ns, kind, "finetuned", "NS, 40 epochs", color=NS, marker="s")
-    line(ax, found.ns, kind, "finetuned_1", "NS, 1 epoch", color=NS, marker="s", linestyle=":", fillstyle="none")
+    for method, series, color, marker in (("OT", found.ot, OT, "o"), ("NS", found.ns, NS, "s")):
+        line(ax, series, kind, "finetuned", f"{method}, 40 epochs", color=color, marker=marker)
+        line(ax, series, kind, "finetuned_1", f"{method}, 1 epoch", color=color, marker=marker, **AROUND)
     _papers_points(ax, found, kind)
 
 
@@ -126,8 +127,7 @@ def _untrained(found: Pair) -> "Figure":
     _baselines(ax, found)
     for method, series, color, marker in (("OT", found.ot, OT, "o"), ("NS", found.ns, NS, "s")):
         line(ax, series, "flops", "recalibrated", f"{method}, recalibrated", color=color, marker=marker)
-        style = {"color": color, "marker": marker, "linestyle": ":", "fillstyle": "none"}
-        line(ax, series, "flops", "pruned", f"{method}, as pruned", **style)
+        line(ax, series, "flops", "pruned", f"{method}, as pruned", color=color, marker=marker, **AROUND)
     ax.set_xlabel("pruned FLOPs (%)")
     ax.set_ylabel("test accuracy (%)")
     ax.set_xlim(0, 100)

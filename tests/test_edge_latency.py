@@ -36,7 +36,7 @@ def test_the_claim_asks_for_both_speed_and_accuracy(
     claim = faster_without_loss(write(tmp_path, accuracy, times))
     assert claim.verdict is expected
     gained = f"{times:.2f}× with {100 * (accuracy - 0.93):+.2f} points"
-    told = f"the fastest that is so accurate: λ=2e-4, fine-tuned, {gained}"
+    told = f"the fastest that are so accurate: fine-tuned, λ=2e-4, {gained}"
     assert claim.evidence == (told if accuracy > 0.93 else "no network is as accurate")
 
 
@@ -59,7 +59,7 @@ def test_the_way_that_a_network_was_trained_after_pruning_is_told(tmp_path: Path
     record["results"] |= {"accuracy_sparse": 0.93, "accuracy_finetuned": 0.92, "accuracy_scratch": 0.94}
     made_records.write(tmp_path, [needed], lambda _: record)
     claim = faster_without_loss(Records(tmp_path))
-    assert claim.verdict is Verdict.HOLDS and "λ=2e-4, from scratch, 4.00× with +1.00 points" in claim.evidence
+    assert claim.verdict is Verdict.HOLDS and "from scratch, λ=2e-4, 4.00× with +1.00 points" in claim.evidence
 
 
 def test_another_recipe_does_not_speak_for_the_paper(tmp_path: Path) -> None:

@@ -2,10 +2,25 @@
 
 from otprune.experiments.reproduce.records import Records
 from otprune.experiments.reproduce.rows import PAIRS
-from otprune.report.costs import pair
-from otprune.report.other_claims import OTHER_CLAIMS
-from otprune.report.sweep_claims import SWEEP_CLAIMS
+from otprune.report.costs import Pair, pair
+from otprune.report.headline import headline
+from otprune.report.other_claims import OTHER_CLAIMS, branches_go, rounds_are_stable
+from otprune.report.slimming_claims import SLIMMING_CLAIMS, above_slimming
+from otprune.report.sweep_claims import SWEEP_CLAIMS, one_epoch_is_enough, scratch_above_finetuned
 from otprune.report.verdicts import Claim
+
+
+def first_claims(records: Records) -> list[Claim]:
+    """What a reader in a hurry wants to know: the claims that the paper's abstract and conclusion rest on.
+
+    >>> from pathlib import Path
+    >>> len(first_claims(Records(Path("nowhere"))))
+    6
+    """
+    pairs = _pairs(records)
+    of_pairs = (above_slimming, one_epoch_is_enough, scratch_above_finetuned)
+    others = (rounds_are_stable, branches_go, headline)
+    return [*(claim(pairs) for claim in of_pairs), *(claim(records) for claim in others)]
 
 
 def claims(records: Records) -> list[Claim]:
@@ -15,5 +30,10 @@ def claims(records: Records) -> list[Claim]:
     >>> {claim.verdict.value for claim in claims(Records(Path("nowhere")))}
     {'not yet measured'}
     """
-    pairs = [pair(records, data, model) for data, model in PAIRS]
-    return [*(claim(pairs) for claim in SWEEP_CLAIMS), *(claim(records) for claim in OTHER_CLAIMS)]
+    pairs = _pairs(records)
+    of_pairs = (*SLIMMING_CLAIMS, *SWEEP_CLAIMS)
+    return [*(claim(pairs) for claim in of_pairs), *(claim(records) for claim in OTHER_CLAIMS)]
+
+
+def _pairs(records: Records) -> list[Pair]:
+    return [pair(records, data, model) for data, model in PAIRS]

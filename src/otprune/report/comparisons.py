@@ -14,7 +14,7 @@ from otprune.experiments.reproduce.rows import ista, row, sweep, sweeps_of_resne
 from otprune.report.columns import ELSEWHERE, Column, column, slimming_as_elsewhere
 from otprune.report.costs import line
 from otprune.report.points import DATA_NAMES, Point, counted, finetuned, points
-from otprune.report.style import FAINT, INSIDE, ISTA, NS, NS_ELSEWHERE, OT, PAPER, Sketch, figure, legend
+from otprune.report.style import AROUND, FAINT, INSIDE, ISTA, NS, NS_ELSEWHERE, OT, PAPER, Sketch, figure, legend
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -74,7 +74,7 @@ def _drops(unpruned: float, lines: Mapping[str, Sequence[Point]], by_ista: Seque
     ax = axes[0, 0]
     for (name, found), colour in zip(lines.items(), (OT, INSIDE), strict=True):
         for stage, label, dotted in (("finetuned", "fine-tuned", False), ("recalibrated", "recalibrated only", True)):
-            look: dict[str, Any] = {"linestyle": ":", "fillstyle": "none"} if dotted else {}
+            look: dict[str, Any] = AROUND if dotted else {}
             there = [point for point in found if point.seeds(stage)]
             x, y = [p.cost("parameters", stage).mean for p in there], [unpruned - p.accuracy(stage).mean for p in there]
             if there:
@@ -85,7 +85,7 @@ def _drops(unpruned: float, lines: Mapping[str, Sequence[Point]], by_ista: Seque
         ax.plot(x, lost, color=ISTA, marker="D", label="ISTA, our run, fine-tuned")
     removed = [100 * share for share in theirs["removed_parameters"]]
     lost = [theirs["baseline"] - accuracy for accuracy in theirs["accuracy"]]
-    ax.plot(removed, lost, color=PAPER, marker="*", markersize=10, linestyle="none", label="Ye et al., as they report")
+    ax.plot(removed, lost, color=PAPER, marker="*", markersize=10, linewidth=1, label="Ye et al., as they report")
     ax.set_xlabel("pruned parameters (%)")
     ax.set_ylabel("accuracy lost (points)")
     ax.invert_yaxis()

@@ -12,16 +12,15 @@ from otprune.experiments.reproduce.needed import baseline
 from otprune.experiments.reproduce.records import Records
 from otprune.experiments.reproduce.rows import PAIRS, slimming, sweep
 from otprune.report.points import Point, points, subject, told_seeds
-from otprune.report.style import BASELINE, FAINT, NS, OT, PAPER, Sketch, figure, legend
+from otprune.report.style import AROUND, BASELINE, FAINT, NS, OT, PAPER, Sketch, figure, legend_below
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+    from matplotlib.lines import Line2D
 
 KINDS = {"flops": "FLOPs", "parameters": "parameters"}
 DEEPEST = 15  # points below the best that are still shown
-# Hollow, and wide enough to be seen around what lies in the same place.
-AROUND: dict[str, Any] = {"linestyle": ":", "fillstyle": "none", "markersize": 7.5}
 PAPERS_MARKER: dict[str, Any] = {"markersize": 10, "markeredgecolor": PAPER, "markeredgewidth": 0.8, "zorder": 5}
 
 
@@ -35,6 +34,11 @@ class Pair:
     ns: Sequence[Point]
     baseline: float | None
 
+    @property
+    def name(self) -> str:
+        """The network and its data as the paper writes them."""
+        return subject(self.data, self.model)
+
 
 def pair(records: Records, data: str, model: str) -> Pair:
     """What is recorded of a network on its data.
@@ -46,6 +50,15 @@ def pair(records: Records, data: str, model: str) -> Pair:
     unpruned = records.find(baseline(data, model))
     accuracy = None if unpruned is None else 100 * unpruned.results["accuracy_sparse"]
     return Pair(data, model, points(records, sweep(data, model)), points(records, slimming(data, model)), accuracy)
+
+
+def asked(pairs: Sequence[Pair]) -> tuple[str, ...]:
+    """The names of all.
+
+    >>> asked([Pair("cifar10", "vgg14", [], [], None)])
+    ('VGG-14 on CIFAR-10',)
+    """
+    return tuple(found.name for found in pairs)
 
 
 def accuracy_vs_cost(records: Records) -> Iterator[Sketch]:
@@ -75,7 +88,7 @@ def without_training(records: Records) -> Iterator[Sketch]:
 
 
 def _caption(found: Pair, what: str, stages: Sequence[str]) -> str:
-    return f"{subject(found.data, found.model)}: {what}. {told_seeds((*found.ot, *found.ns), stages)}".strip()
+    return f"{found.name}: {what}. {told_seeds((*found.ot, *found.ns), stages)}".strip()
 
 
 def _recorded(records: Records, *stages: str) -> Iterator[Pair]:
@@ -87,7 +100,7 @@ def _recorded(records: Records, *stages: str) -> Iterator[Pair]:
 
 
 def _against_cost(found: Pair) -> "Figure":
-    title = f"{subject(found.data, found.model)}: accuracy against what was pruned"
+    title = f"{found.name}: accuracy against what was pruned"
     drawn, axes = figure(title, 2, 2, (9.2, 7.2), sharey=True)
     for row, (kind, name) in enumerate(KINDS.items()):
         _finetuned(axes[row, 0], found, kind)
@@ -98,9 +111,8 @@ def _against_cost(found: Pair) -> "Figure":
         axes[row, 0].set_ylabel("test accuracy (%)")
     axes[0, 0].set_title("fine-tuned")
     axes[0, 1].set_title("trained from scratch")
-    for ax in (axes[0, 0], axes[0, 1]):
-        legend(ax, loc="best")
     _fit([ax for line in axes for ax in line])
+    legend_below(drawn, columns=4)
     return drawn
 
 
@@ -121,8 +133,8 @@ def _from_scratch(ax: "Axes", found: Pair, kind: str) -> None:
 
 
 def _untrained(found: Pair) -> "Figure":
-    title = f"{subject(found.data, found.model)}: accuracy without any training after pruning"
-    drawn, axes = figure(title, 1, 1, (6.4, 4.4))
+    title = f"{found.name}: accuracy without any training after pruning"
+    drawn, axes = figure(title, 1, 1, (6.4, 4.9))
     ax = axes[0, 0]
     _baselines(ax, found)
     for method, series, color, marker in (("OT", found.ot, OT, "o"), ("NS", found.ns, NS, "s")):
@@ -132,7 +144,7 @@ def _untrained(found: Pair) -> "Figure":
     ax.set_ylabel("test accuracy (%)")
     ax.set_xlim(0, 100)
     ax.set_ylim(0, 100)
-    legend(ax, loc="best")
+    legend_below(drawn, columns=2)
     return drawn
 
 
@@ -172,7 +184,18 @@ def _papers_points(ax: "Axes", found: Pair, kind: str) -> None:
 
 
 def _fit(axes: Sequence["Axes"]) -> None:
-    """Leave out networks that are broken, so that the others can be told apart."""
-    values = [y for ax in axes for line in ax.get_lines() for y in np.asarray(line.get_ydata(), float).tolist()]
-    best, worst = max(values), min(values)
-    axes[0].set_ylim(max(worst, best - DEEPEST) - 0.5, best + 0.5)
+    """Leave out networks that are broken, so that the others can be told apart; an arrow says that they are below."""
+    points = [(ax, line, *place) for ax in axes for line in ax.get_lines() for place in _places(line)]
+    lasting = [y for _, line, _, y in points if line.get_linestyle() != AROUND["linestyle"]]
+    best, worst = max(lasting), min(lasting)
+    lowest = max(worst, best - DEEPEST) - 0.5
+    axes[0].set_ylim(lowest, best + 0.5)
+    for ax, line, x, y in points:
+        if y < lowest:
+            look: dict[str, Any] = {"color": line.get_color(), "fillstyle": line.get_fillstyle()}
+            ax.plot(x, 0.025, "v", transform=ax.get_xaxis_transform(), **look)
+
+
+def _places(line: "Line2D") -> list[tuple[float, float]]:
+    x, y = (np.asarray(values, float).tolist() for values in (line.get_xdata(), line.get_ydata()))
+    return list(zip(x, y, strict=True))

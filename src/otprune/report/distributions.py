@@ -12,7 +12,7 @@ from otprune.experiments import paper
 from otprune.experiments.reproduce.needed import lam_text
 from otprune.experiments.reproduce.records import Record, Records
 from otprune.experiments.reproduce.rows import row
-from otprune.report.style import BASELINE, FAINT, NS, OT, Sketch, figure, legend
+from otprune.report.style import AROUND, BASELINE, FAINT, NS, OT, Sketch, figure, legend
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -100,9 +100,9 @@ def _demo(record: Record) -> "Figure":
     _histogram(axes[0, 0], record, ASKED["demo_layer"])
     axes[0, 0].set_xlabel("|γ|")
     legend(axes[0, 0], loc="upper left")
-    _shifts(axes[1, 0], record, {"pruned": ("as pruned", ":"), "recalibrated": ("recalibrated", "-")})
+    _shifts(axes[1, 0], record, {"pruned": ("as pruned", AROUND), "recalibrated": ("recalibrated", {})})
     axes[1, 0].set_title("thresholds of all layers shifted, without any training")
-    _shifts(axes[2, 0], record, {"finetuned": ("fine-tuned", "-")})
+    _shifts(axes[2, 0], record, {"finetuned": ("fine-tuned", {})})
     axes[2, 0].set_title("thresholds of all layers shifted, fine-tuned")
     return drawn
 
@@ -122,15 +122,15 @@ def _histogram(ax: "Axes", record: Record, number: int) -> None:
     ax.set_ylabel("channels")
 
 
-def _shifts(ax: "Axes", record: Record, stages: Mapping[str, tuple[str, str]]) -> None:
+def _shifts(ax: "Axes", record: Record, stages: Mapping[str, tuple[str, dict[str, Any]]]) -> None:
     """Accuracy against pruned FLOPs, shift by shift; the regions of under- and over-pruning are shaded."""
     shifts: Sequence[Mapping[str, Any]] = record.content["shifts"]
     pruned = [100 * (1 - one["flops"]) for one in shifts]
     edge = next((p for p, one in zip(pruned, shifts, strict=True) if one["shift"] == 0), None)
-    for stage, (label, style) in stages.items():
+    for stage, (label, look) in stages.items():
         there = [(p, one) for p, one in zip(pruned, shifts, strict=True) if f"accuracy_{stage}" in one]
         accuracies = [100 * one[f"accuracy_{stage}"] for _, one in there]
-        ax.plot([p for p, _ in there], accuracies, color=OT, linestyle=style, marker="o", label=label)
+        ax.plot([p for p, _ in there], accuracies, color=OT, marker="o", label=label, **look)
     for p, one in zip(pruned, shifts, strict=True):
         if one["shift"] > 0:
             accuracy = next(100 * one[f"accuracy_{stage}"] for stage in stages if f"accuracy_{stage}" in one)

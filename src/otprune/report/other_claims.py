@@ -3,14 +3,18 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import pairwise
+from statistics import fmean
 from typing import Any
 
 from otprune.experiments import paper
+from otprune.experiments.iterate import Restart
 from otprune.experiments.reproduce.needed import baseline
 from otprune.experiments.reproduce.records import Record, Records
 from otprune.experiments.reproduce.rows import ista, row, sweep, sweeps_of_resnet20
+from otprune.report.chance import above
 from otprune.report.edge import faster_with_little_loss, faster_without_loss
 from otprune.report.goals import goals_are_reached
+from otprune.report.headline import headline
 from otprune.report.margins import Place, margins, placed, side_by_side
 from otprune.report.points import MODEL_NAMES, Point, counted, finetuned, points, removed_branches, subject
 from otprune.report.seed_claims import (
@@ -20,10 +24,11 @@ from otprune.report.seed_claims import (
     slimming_breaks_over_seeds,
 )
 from otprune.report.shift_claims import past_mending, threshold_at_the_edge
-from otprune.report.verdicts import FEW, NEW, ROUNDING, Claim, averages, listed, on_average_above
+from otprune.report.verdicts import FEW, NEW, Claim, averaged, by_chance, listed
 
 VGG = subject("cifar10", "vgg14")
 RESIDUAL = ("resnet20", "resnet50")
+WAYS = {Restart.FINETUNED: "fine-tuned", Restart.SCRATCH: "from scratch"}
 
 
 def rounds_are_stable(records: Records) -> Claim:
@@ -35,6 +40,7 @@ def rounds_are_stable(records: Records) -> Claim:
     """
     found = {_restart(one): further for one in _rounds(records, "ot") if (further := _further(one))}
     evidence = [f"{restart}: further rounds take {_percents(shares)}" for restart, shares in found.items()]
+    evidence += _not_run(found)
     text = f"Iterative OT is stable: a further round takes less than {100 * FEW:g} % of the FLOPs that are left."
     judged = {VGG: max(map(max, found.values())) < FEW} if found else {}
     return Claim(
@@ -43,7 +49,7 @@ def rounds_are_stable(records: Records) -> Claim:
 
 
 def one_shot_beats_rounds(records: Records) -> Claim:
-    """At each round of NS that lies in the range of OT's sweep.
+    """At each round of NS that lies in the range of OT's sweep; every round is a training of its own.
 
     >>> from pathlib import Path
     >>> one_shot_beats_rounds(Records(Path("nowhere"))).verdict.value
@@ -55,9 +61,12 @@ def one_shot_beats_rounds(records: Records) -> Claim:
     }
     found = {name: values for name, values in measured.items() if values}
     text = "OT in one shot is more accurate than NS in rounds."
-    judged = {VGG: all(on_average_above(found).values())} if found else {}
+    told = list(map(above, found.values()))
+    judged = {VGG: False if False in told else None if None in told else True} if found else {}
+    evidence = [f"{name}: {averaged(one)}{by_chance(one)}" for name, one in found.items()]
+    evidence += _not_run(found)
     return Claim(
-        "OT in one shot is more accurate than NS in rounds", text, judged, averages(found), "iterative", (VGG,)
+        "OT in one shot is more accurate than NS in rounds", text, judged, listed(evidence), "iterative", (VGG,)
     )
 
 
@@ -108,34 +117,6 @@ def loses_less_than_ista(records: Records, way: str = "OT") -> Claim:
     return _compared_losses(f"{NEW}{way} loses less than our own run of ISTA", text, records, places, way)
 
 
-def headline(records: Records) -> Claim:
-    """A network that costs no more and is as accurate.
-
-    >>> from pathlib import Path
-    >>> headline(Records(Path("nowhere"))).verdict.value
-    'not yet measured'
-    """
-    asked = paper.table("points")["headline"]
-    where = subject(asked["data"], asked["model"])
-    name = f"the headline: OT reaches {asked['accuracy']:g} % with {asked['flops'] / 1e6:.0f}M FLOPs"
-    text = f"{where}: {_reached(asked['accuracy'], asked)}, by OT, fine-tuned."
-    found = [one for one in _sweep(records, asked["data"], asked["model"]) if "accuracy_finetuned" in one]
-    costs = ("flops", "parameters")
-    small = [one for one in found if all(one["cost_after"][kind] <= ROUNDING * asked[kind] for kind in costs)]
-    if not small:
-        missing = f"no network as small is recorded; the smallest: {_smallest(found)}" if found else ""
-        return Claim(name, text, {where: None} if found else {}, missing, "accuracy-vs-cost", (where,))
-    best = max(small, key=lambda one: float(one["accuracy_finetuned"]))
-    accuracy = 100 * best["accuracy_finetuned"]
-    evidence = _reached(accuracy, best["cost_after"])
-    return Claim(name, text, {where: accuracy >= asked["accuracy"]}, evidence, "accuracy-vs-cost", (where,))
-
-
-def _smallest(found: Sequence[Mapping[str, Any]]) -> str:
-    least = min(found, key=lambda one: float(one["cost_after"]["flops"]))
-    return _reached(100 * least["accuracy_finetuned"], least["cost_after"])
-
-
 def holds_on_ilsvrc(records: Records) -> Claim:
     """Waits for the images.
 
@@ -181,16 +162,24 @@ def _losses(records: Records, found: Sequence[Point]) -> list[Place]:
 
 
 def _compared_losses(name: str, text: str, records: Records, theirs: Sequence[Place], way: str) -> Claim:
-    """Judged where OT reaches as far as theirs; where it does not, what it reaches is told."""
+    """Judged where OT reaches as far as theirs; where it does not, what it reaches is told.
+
+    What is penalized is the paper's to say, and it does not: another way is another reading of the same claim. Theirs
+    are two networks, which is too few to tell how far they spread.
+    """
     where, line = subject("cifar10", "resnet20"), _losses(records, finetuned(records, sweeps_of_resnet20()[way]))
+    again = way != next(iter(sweeps_of_resnet20()))
     if not line or not theirs:
-        return Claim(name, text, {}, "", "resnet20", (where,))
+        return Claim(name, text, {}, "", "resnet20", (where,), again)
     both = side_by_side(line, theirs)
     evidence = [f"{share:.1f} % of the parameters: {ours:.2f} points, theirs {lost:.2f}" for share, ours, lost in both]
-    ahead, most = sum(ours < lost for _, ours, lost in both), max(share for share, _ in line)
-    reaches = bool(both) and most >= max(share for share, _ in theirs)
-    evidence.append(f"less at {ahead} of {len(both)}" if reaches else f"it removes at most {most:.0f} %")
-    return Claim(name, text, {where: ahead == len(both) if reaches else None}, listed(evidence), "resnet20", (where,))
+    saved, most = [lost - ours for _, ours, lost in both], max(share for share, _ in line)
+    if not both or most < max(share for share, _ in theirs):
+        evidence.append(f"it removes at most {most:.0f} %")
+        return Claim(name, text, {where: None}, listed(evidence), "resnet20", (where,), again)
+    less = fmean(saved)
+    evidence.append(f"{abs(less):.2f} points {'less' if less > 0 else 'more'} on average{by_chance(saved, alone=True)}")
+    return Claim(name, text, {where: above(saved, alone=True)}, listed(evidence), "resnet20", (where,), again)
 
 
 def _sweep(records: Records, data: str, model: str) -> Iterator[Mapping[str, Any]]:
@@ -206,8 +195,13 @@ def _rounds(records: Records, rule: str) -> Iterator[Record]:
             yield record
 
 
+def _not_run(found: Mapping[str, Any]) -> list[str]:
+    """The ways of the rounds that wait for their runs, where another has been measured."""
+    return [f"{way}: not run yet" for way in WAYS.values() if way not in found] if found else []
+
+
 def _restart(record: Record) -> str:
-    return "from scratch" if record.content["restart"] == "scratch" else "fine-tuned"
+    return WAYS[record.content["restart"]]
 
 
 def _places(record: Record) -> list[tuple[float, float]]:
@@ -223,8 +217,3 @@ def _further(record: Record) -> list[float]:
 
 def _percents(shares: Sequence[float]) -> str:
     return ", ".join(f"{100 * share:.1f}" for share in shares) + " %"
-
-
-def _reached(accuracy: float, cost: Mapping[str, float]) -> str:
-    flops, parameters = cost["flops"] / 1e6, cost["parameters"] / 1e6
-    return f"{accuracy:.2f} % with {flops:.0f}M FLOPs and {parameters:.2f}M parameters"

@@ -6,7 +6,8 @@ from pathlib import Path
 
 from otprune.experiments.reproduce.records import Record, Records
 from otprune.experiments.reproduce.rows import PAIRS, Row, rows, sweep
-from otprune.report.claims import claims
+from otprune.report.chance import ALONE, CLOSE
+from otprune.report.claims import claims, first_claims
 from otprune.report.figures import FIGURES
 from otprune.report.markdown import NONE, markdown_table, measured_with
 from otprune.report.points import counted, subject
@@ -23,6 +24,15 @@ draws what is there; `otprune reproduce` lists all. Accuracy is that of the last
 are counted as the paper counts them. NS is Network Slimming, OT is Optimal Thresholding; pruned networks have no masks,
 their channels are gone. NS trains with a λ of its own, as in the paper, but for the statistics over seeds, where both
 train with the same."""
+WORDS = f"""\
+- **As pruned**: nothing was done since; the shift β of a channel that went is lost. **β folded**: it is moved into the
+  next layer. **Recalibrated**: batch-norm statistics are re-estimated on training images, which trains nothing.
+- **Fine-tuned**: 40 epochs at a rate of 0.001. **From scratch**: the pruned network from fresh weights, for as many
+  FLOPs as the unpruned one was trained with, but at most twice the epochs.
+- **Broken by NS**: its threshold would have removed whole layers; one channel of each was kept.
+- **Chance**: what rests on one training each counts from {ALONE:g} points on, twice what two seeds differ by; what
+  rests on several counts from two standard errors on. A claim that one network is more accurate does not hold where
+  both are level to within {CLOSE:g} points; where that cannot be told either, it is neither."""
 OF_SEEDS = (
     "In an average of networks, one that was run with several seeds counts once, as their average; seeds that have not "
     "been through all stages that the claim is about are left out. Seeds of OT and NS are compared where both pruned "
@@ -37,7 +47,7 @@ def page(records: Records, remarks: Path) -> str:
     >>> page(Records(Path("nowhere")), Path("nowhere")).splitlines()[0]
     '# The paper, reproduced'
     """
-    parts = [INTRODUCTION, *_made_with(records), *_claims(records)]
+    parts = [INTRODUCTION, *_claims(records, remarks), *_made_with(records)]
     for row in rows().values():
         parts += _section(row, records, remarks)
     return "\n\n".join([*parts, *_missing(records)]) + "\n"
@@ -62,25 +72,41 @@ def _seconds(record: Record) -> float:
 
 
 def _verdicts(found: Iterable[Claim]) -> list[int]:
-    """How many of the claims hold, how many do not, and how many cannot be judged."""
-    counts = Counter(claim.verdict for claim in found)
-    return [counts[verdict] for verdict in (Verdict.HOLDS, Verdict.FAILS, Verdict.OPEN)]
+    """How many of the claims hold, how many do not, how many cannot be told, and how many wait."""
+    counts = Counter(claim.verdict for claim in found if not claim.again)
+    return [counts[verdict] for verdict in (Verdict.HOLDS, Verdict.FAILS, Verdict.UNDECIDED, Verdict.OPEN)]
 
 
-def _claims(records: Records) -> Iterator[str]:
+def _claims(records: Records, remarks: Path) -> Iterator[str]:
     found = claims(records)
     yield "## Which claims hold here"
     theirs, new = (_verdicts(claim for claim in found if claim.is_new is is_new) for is_new in (False, True))
     yield (
-        f"Of the paper's {sum(theirs)} claims {theirs[0]} hold in all that was measured, {theirs[1]} do not, and "
-        f"{theirs[2]} cannot be judged yet; of {sum(new)} that are new here it is {new[0]}, {new[1]} and {new[2]}."
+        f"Of the paper's {sum(theirs)} claims {theirs[0]} hold wherever it can be told, {theirs[1]} do not, for "
+        f"{theirs[2]} what was measured cannot tell, and {theirs[3]} could not be measured yet; of {sum(new)} that are "
+        f"new here it is {new[0]}, {new[1]}, {new[2]} and {new[3]}. A claim that can be read in two ways counts once."
         f"{_not_run(records)}"
     )
+    yield "\n".join(map(_in_short, first_claims(records)))
+    yield from _remark(SCOREBOARD, remarks)
     yield from _shown(SCOREBOARD, records)
     yield "## What was measured of each claim"
+    yield WORDS
     lines = [(c.text, f"**{c.verdict}** {c.scope}".strip(), c.evidence or NONE, f"[{c.row}](#{c.row})") for c in found]
     yield markdown_table(("claim", "here", "measured", "see"), lines, texts=4)
     yield OF_SEEDS
+
+
+def _in_short(claim: Claim) -> str:
+    verdict = f"**{claim.verdict}** {claim.scope}".strip()
+    return f"- {claim.name[0].upper()}{claim.name[1:]}: {verdict}{f': {claim.evidence}' if claim.evidence else ''}."
+
+
+def _remark(name: str, remarks: Path) -> Iterator[str]:
+    """What is to be said of a table or figure by hand."""
+    path = remarks / f"{name}.md"
+    if path.exists():
+        yield path.read_text(encoding="utf-8").strip()
 
 
 def _not_run(records: Records) -> str:
@@ -106,9 +132,7 @@ def _section(row: Row, records: Records, remarks: Path) -> Iterator[str]:
         yield from TABLES[row.name](records)
     if row.name == "statistics":
         yield BOLD
-    remark = remarks / f"{row.name}.md"
-    if remark.exists():
-        yield remark.read_text(encoding="utf-8").strip()
+    yield from _remark(row.name, remarks)
 
 
 def _recorded(row: Row, records: Records) -> str:

@@ -20,7 +20,10 @@ MODEL_NAMES = {
 }
 DATA_NAMES = {"cifar10": "CIFAR-10", "cifar100": "CIFAR-100"}
 CLASSES = {"digits": 10, "cifar10": 10, "cifar100": 100}
-ACCURACIES = ("sparse", "pruned", "recalibrated", "finetuned_1", "finetuned", "scratch")
+ACCURACIES = (
+    *("sparse", "pruned", "folded", "recalibrated"),
+    *("finetuned_1", "finetuned_3", "finetuned", "scratch"),
+)
 
 
 @dataclass(frozen=True)

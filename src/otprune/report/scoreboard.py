@@ -17,16 +17,16 @@ if TYPE_CHECKING:
 NAME = "claims"
 SUBJECTS = tuple(subject(data, model) for data, model in (*PAIRS, ("cifar10", "resnet20")))
 COLOURS = {MARKS[True]: BASELINE, MARKS[False]: NS, MARKS[None]: FAINT, WAITING: FAINT}
-LEGEND = "✓ holds     ✗ does not     ? cannot be told     · not run yet     blank: the paper does not claim it"
+LEGEND = "✓ holds     ✗ does not     ? cannot be told     ○ not run yet     blank: the paper does not claim it"
 GLOSSARY = (
     "OT: Optimal Thresholding. NS: Network Slimming, at a λ of its own unless said. ISTA: the method of Ye et al. "
-    "2018.\nInside blocks: penalized and pruned there alone. New: not the paper's claim. What was measured of each "
-    "claim, and its limits, is on the page."
+    "2018.\nInside blocks: penalized and pruned there alone. New: not the paper's claim. What is not over seeds rests "
+    "on one or a few.\nWhat was measured of each claim, and its limits, is on the page."
 )
 LABELS = -5.3  # where they begin, in columns
 CAPTION = (
     "Where each claim holds (✓), where it does not (✗), where what was measured cannot tell (?), and where it waits "
-    "for its runs (·); elsewhere the paper does not claim it."
+    "for its runs (○); elsewhere the paper does not claim it."
 )
 
 
@@ -58,7 +58,8 @@ def _board(found: Sequence[Claim]) -> "Figure":
         ax.text(LABELS, line, claim.name, va="center")
         marks = {column: mark for column, name in enumerate(SUBJECTS) if (mark := claim.mark(name))}
         for column, mark in marks.items():
-            ax.text(column, line, mark, ha="center", va="center", color=COLOURS[mark], fontsize=13, weight="bold")
+            size = 8 if mark == WAITING else 13
+            ax.text(column, line, mark, ha="center", va="center", color=COLOURS[mark], fontsize=size, weight="bold")
         if not marks:  # it is of other networks
             ax.text(-0.3, line, claim.evidence, va="center", color=FAINT)
     return drawn

@@ -5,16 +5,14 @@ from math import isfinite
 from statistics import correlation, fmean
 from typing import Any, TypedDict
 
-from otprune.errors import TrainingError
 from otprune.experiments import paper
 from otprune.experiments.reproduce.needed import trained
 from otprune.experiments.reproduce.records import Records
 from otprune.experiments.reproduce.rows import seeds
-from otprune.jsons import read_object
-from otprune.kinds import require_kind
+from otprune.report.benchmarks import benchmark
+from otprune.report.chance import ENOUGH
 from otprune.report.markdown import NONE, markdown_table, percent
 from otprune.report.points import DATA_NAMES, counted
-from otprune.report.verdicts import ENOUGH
 
 FILE = "first_epoch.json"
 IMAGES = 50_000  # to train on, in CIFAR-10 and in CIFAR-100
@@ -73,19 +71,10 @@ def _shown(loss: float | None) -> str:
 
 def _in_fp32(records: Records, data: str) -> dict[int, float]:
     """The loss of the first epoch where it was trained in fp32, too, by seed."""
-    path = records.folder / FILE
-    if not path.exists():
+    found = benchmark(records.folder / FILE, _FirstEpochs, "first epochs")
+    if found is None or not _fits(found, data):
         return {}
-
-    def refused(why: str) -> TrainingError:
-        return TrainingError(f"{path}: is no record of first epochs: {why}. Measure it again.")
-
-    found = read_object(path, refused)
-    try:
-        require_kind(found, _FirstEpochs, "it")
-    except ValueError as error:
-        raise refused(str(error)) from error
-    return {int(seed): measured["loss"] for seed, measured in found["results"].items()} if _fits(found, data) else {}
+    return {int(seed): measured["loss"] for seed, measured in found["results"].items()}
 
 
 def _fits(found: Mapping[str, Any], data: str) -> bool:

@@ -36,6 +36,8 @@ LOOK: Any = {
     "figure.titlesize": 11.5,
     "svg.hashsalt": "otprune",  # names of clip paths and markers that do not change from one drawing to the next
 }
+# Hollow, and wide enough to be seen around what lies in the same place.
+AROUND: dict[str, Any] = {"linestyle": ":", "fillstyle": "none", "markersize": 7.5}
 NO_DATES: dict[str, dict[str, Any]] = {"svg": {"Date": None, "Creator": None}, "png": {"Software": None}}
 DOTS_PER_INCH = 130
 
@@ -85,6 +87,21 @@ def legend(axes: "Axes", **options: Any) -> None:
     """
     if axes.get_legend_handles_labels()[0]:
         axes.legend(**options)
+
+
+def legend_below(drawn: "Figure", columns: int) -> None:
+    """One legend for all panels, outside of them, where it hides nothing; what several show stands there once.
+
+    >>> legend_below(figure("nothing", 1, 1, (2, 2))[0], columns=2)
+    """
+    labelled = {label: handle for ax in drawn.axes for handle, label in zip(*_labelled(ax), strict=True)}
+    if labelled:
+        drawn.legend(labelled.values(), labelled.keys(), loc="outside lower center", ncols=columns)
+
+
+def _labelled(ax: "Axes") -> tuple[list[Any], list[Any]]:
+    handles, labels = ax.get_legend_handles_labels()
+    return handles, labels
 
 
 @contextmanager

@@ -24,6 +24,7 @@ from otprune.report.points import CLASSES, MODEL_NAMES, Point, finetuned, subjec
 STAGES = {
     "sparse": "unpruned",
     "pruned": "as pruned",
+    "folded": "β folded",
     "recalibrated": "recalibrated",
     "finetuned_1": "1 epoch",
     "finetuned": "fine-tuned",

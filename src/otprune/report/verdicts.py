@@ -5,30 +5,34 @@ from dataclasses import dataclass
 from enum import StrEnum
 from statistics import fmean
 
+from otprune.report.chance import CLOSE, reach
+
 HIGH_SPARSITY = 50.0  # percent of the FLOPs
-CLOSE = 0.5  # points of accuracy
 FEW = 0.05  # of the FLOPs that are left
 NEW = "New: "
-ENOUGH = 3  # seeds
-MARKS, WAITING = {True: "✓", False: "✗", None: "?"}, "·"
+MARKS, WAITING = {True: "✓", False: "✗", None: "?"}, "○"
 ROUNDING = 1.01  # the paper gives costs to two or three digits
 
 
 class Verdict(StrEnum):
     """Whether a claim holds here.
 
-    >>> Verdict.of([True, True]), Verdict.of([])
-    (<Verdict.HOLDS: 'holds'>, <Verdict.OPEN: 'not yet measured'>)
+    >>> Verdict.of([True, None, True]), Verdict.of([None]), Verdict.of([])
+    (<Verdict.HOLDS: 'holds'>, <Verdict.UNDECIDED: 'cannot be told'>, <Verdict.OPEN: 'not yet measured'>)
     """
 
     HOLDS = "holds"
     FAILS = "does not hold"
+    UNDECIDED = "cannot be told"
     OPEN = "not yet measured"
 
     @classmethod
-    def of(cls, found: Sequence[bool]) -> "Verdict":
-        """It holds where it holds throughout, in all that has been measured."""
-        return cls.OPEN if not found else cls.HOLDS if all(found) else cls.FAILS
+    def of(cls, found: Sequence[bool | None]) -> "Verdict":
+        """It holds where it holds throughout, in all that can tell."""
+        told = [one for one in found if one is not None]
+        if told:
+            return cls.HOLDS if all(told) else cls.FAILS
+        return cls.UNDECIDED if found else cls.OPEN
 
 
 @dataclass(frozen=True)
@@ -36,11 +40,11 @@ class Claim:
     """A claim in a few words and in full, where it holds, the numbers behind that, and the table or figure to look at.
 
     `judged` tells of each network, with its data, whether it holds there, or None where what was measured cannot tell;
-    `asked` are all those that the paper has it of.
+    `asked` are all those that the paper has it of. `again` marks a claim that is another reading of the one before.
 
     >>> claim = Claim("pigs", "Pigs fly.", {"Berta": True, "Ida": None}, "", "flights", asked=("Berta", "Emil", "Ida"))
     >>> claim.verdict.value, claim.scope, claim.mark("Emil"), claim.mark("Ida")
-    ('holds', '(measured on 1 of 3)', '·', '?')
+    ('holds', '(told on 1 of 3)', '○', '?')
     """
 
     name: str
@@ -49,17 +53,18 @@ class Claim:
     evidence: str
     row: str
     asked: Sequence[str]
+    again: bool = False
 
     @property
     def verdict(self) -> Verdict:
         """It holds where it holds throughout."""
-        return Verdict.of(self._told)
+        return Verdict.of(list(self.judged.values()))
 
     @property
     def scope(self) -> str:
         """On how many of them, where it is not on all."""
-        told, asked = len(self._told), len(self.asked)
-        return f"(measured on {told} of {asked})" if 0 < told < asked else ""
+        told, asked = sum(holds is not None for holds in self.judged.values()), len(self.asked)
+        return f"(told on {told} of {asked})" if 0 < told < asked else ""
 
     @property
     def is_new(self) -> bool:
@@ -72,10 +77,6 @@ class Claim:
             return MARKS[self.judged[subject]]
         return WAITING if subject in self.asked else ""
 
-    @property
-    def _told(self) -> list[bool]:
-        return [holds for holds in self.judged.values() if holds is not None]
-
 
 def averages(found: Mapping[str, Sequence[float]]) -> str:
     """The means of some numbers of points, each with its name, with how far they reach and with how many there are.
@@ -86,25 +87,28 @@ def averages(found: Mapping[str, Sequence[float]]) -> str:
     return listed([f"{name}: {averaged(one)}" for name, one in found.items()])
 
 
-def averaged(values: Sequence[float], what: str = "network") -> str:
-    """One of them.
+def averaged(values: Sequence[float], what: str = "network", several: str = "") -> str:
+    """One of them; `several` is the plural where that is another one.
 
     >>> averaged([-0.25], "seed")
     '-0.25 points, 1 seed'
     """
     if len(values) == 1:
         return f"{values[0]:+.2f} points, 1 {what}"
-    reach = f"{min(values):+.2f} to {max(values):+.2f}"
-    return f"{fmean(values):+.2f} points on average of {len(values)} {what}s ({reach})"
+    ends = f"{min(values):+.2f} to {max(values):+.2f}"
+    return f"{fmean(values):+.2f} points on average of {len(values)} {several or f'{what}s'} ({ends})"
 
 
-def on_average_above(found: Mapping[str, Sequence[float]]) -> dict[str, bool]:
-    """Where the mean is above zero.
+def by_chance(values: Sequence[float], alone: bool = False) -> str:
+    """Words to add where the mean of some differences is no larger than chance may make it.
 
-    >>> on_average_above({"VGG-14": [1.0, -2.0]})
-    {'VGG-14': False}
+    >>> by_chance([-0.25]), by_chance([-0.2, 0.0, 0.2]), by_chance([1.5])
+    (', which chance may explain (±0.70)', ', level to within 0.23', '')
     """
-    return {name: fmean(one) > 0 for name, one in found.items()}
+    margin = reach(values, alone)
+    if abs(fmean(values)) > margin:
+        return ""
+    return f", level to within {margin:.2f}" if margin <= CLOSE else f", which chance may explain (±{margin:.2f})"
 
 
 def listed(parts: Sequence[str]) -> str:

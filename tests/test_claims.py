@@ -1,0 +1,293 @@
+"""Verdicts follow from the records, and no further than chance lets them."""
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from statistics import pstdev
+from typing import Any
+
+import pytest
+
+from otprune.errors import TrainingError
+from otprune.experiments.reproduce.needed import Needed, baseline
+from otprune.experiments.reproduce.records import Records
+from otprune.experiments.reproduce.rows import row, seeds, slimming, sweep, sweeps_of_resnet20
+from otprune.report.chance import ALONE, SPREAD, above, reach
+from otprune.report.claims import claims, first_claims
+from otprune.report.page import page
+from otprune.report.points import pruned_share
+from otprune.report.scoreboard import SUBJECTS
+from otprune.report.verdicts import WAITING, Verdict, by_chance
+from tests import made_records
+from tests.made_records import changed
+from tools.reproduction_page import ROOT
+
+NOWHERE = Path("nowhere")
+VGG = "VGG-14 on CIFAR-10"
+ABOVE_SLIMMING = "OT is more accurate than NS at NS's own λ at high sparsity"
+BY_PARAMETERS = "OT is more accurate than NS at NS's own λ with as many parameters"
+
+
+def verdict(records: Records, beginning: str) -> tuple[Verdict, str]:
+    found = next(claim for claim in claims(records) if claim.text.startswith(beginning))
+    return found.verdict, found.evidence
+
+
+def emptied(results: dict[str, Any]) -> None:
+    results["layers"][3].update(kept=1, negligible=results["layers"][3]["channels"])
+
+
+def finetuned_by(points: float) -> Callable[[Needed], dict[str, Any]]:
+    """Makes records that are fine-tuned to so many points below 94 %."""
+    return changed(lambda found: found.update(accuracy_finetuned=0.94 - points / 100, accuracy_finetuned_1=0.93))
+
+
+def test_two_seeds_differ_by_what_chance_is_taken_for() -> None:
+    """The constants are those of the recorded seeds."""
+    found = [Records(ROOT / "results").find(needed) for needed in seeds("cifar10", "ot")]
+    accuracies = [100 * record.results["accuracy_finetuned"] for record in found if record]
+    assert len(accuracies) == 11 and pstdev(accuracies) == pytest.approx(SPREAD, abs=0.01)
+    assert pytest.approx(2 * 2**0.5 * SPREAD, abs=0.05) == ALONE
+
+
+@pytest.mark.parametrize(
+    ("values", "alone", "expected"),
+    [
+        ([0.6], False, None),
+        ([0.8], False, True),
+        ([-0.8], False, False),
+        ([0.3, 0.4, 0.5], False, True),
+        ([0.3, 0.4, 0.5], True, None),
+        ([-0.1, 0.0, 0.1, 0.05], False, False),  # level, and known well enough to say so
+        ([-2.0, 0.0, 2.0], False, None),
+    ],
+)
+def test_a_difference_counts_where_chance_does_not_explain_it(
+    values: list[float], alone: bool, expected: bool | None
+) -> None:
+    assert above(values, alone) is expected
+    assert bool(by_chance(values, alone)) is (abs(sum(values)) / len(values) <= reach(values, alone))
+
+
+def test_without_records_no_claim_is_judged() -> None:
+    assert {claim.verdict for claim in claims(Records(NOWHERE))} == {Verdict.OPEN}
+    assert {claim.name for claim in first_claims(Records(NOWHERE))} <= {
+        claim.name for claim in claims(Records(NOWHERE))
+    }
+
+
+def test_verdicts_follow_the_records(tmp_path: Path) -> None:
+    """NS's networks are all of one training: half a point may be the luck of that."""
+    made_records.write(tmp_path, sweep("cifar10", "vgg14"), finetuned_by(0))
+    for behind, expected in ((1.5, Verdict.HOLDS), (0.5, Verdict.UNDECIDED), (-1.5, Verdict.FAILS)):
+        needs = slimming("cifar10", "vgg14")
+        made_records.write(tmp_path, needs, finetuned_by(behind))
+        for claim in (ABOVE_SLIMMING, BY_PARAMETERS):
+            judged, evidence = verdict(Records(tmp_path), claim)
+            assert judged is expected and f"{VGG}: {behind:+.2f} points on average of " in evidence
+            assert ("which chance may explain (±0.70)" in evidence) is (expected is Verdict.UNDECIDED)
+    assert verdict(Records(tmp_path), "OT's architectures")[0] is Verdict.OPEN
+
+
+def test_networks_that_slimming_broke_are_told_apart_and_do_not_make_up_cases(tmp_path: Path) -> None:
+    needs = slimming("cifar10", "vgg14")
+    made_records.write(tmp_path, [*sweep("cifar10", "vgg14"), *needs], finetuned_by(0))
+    assert verdict(Records(tmp_path), "NS can prune no more FLOPs")[0] is Verdict.FAILS
+    past = [needed for needed in needs if pruned_share(made_records.record(needed)["results"], "flops") > 53]
+
+    def broken(results: dict[str, Any]) -> None:
+        emptied(results)
+        results.update(accuracy_finetuned=0.1, accuracy_finetuned_1=0.1)
+
+    made_records.write(tmp_path, past, changed(broken))
+    judged, evidence = verdict(Records(tmp_path), ABOVE_SLIMMING)
+    assert judged is Verdict.HOLDS and "networks that NS broke" in evidence and "on average of" in evidence
+    judged, evidence = verdict(Records(tmp_path), BY_PARAMETERS)
+    assert judged is Verdict.UNDECIDED and f"{VGG}: +0.00 points" in evidence
+    assert "ahead at 0, and +84.00 points" in evidence and evidence.count("that NS broke") == 1
+    judged, evidence = verdict(Records(tmp_path), "NS can prune no more FLOPs")
+    assert judged is Verdict.HOLDS and ", 1 layer at " in evidence
+    made_records.write(tmp_path, needs[:1], changed(emptied))
+    assert verdict(Records(tmp_path), "NS can prune no more FLOPs")[0] is Verdict.FAILS
+
+
+def test_what_fine_tuning_adds_is_compared_where_slimming_broke_nothing(tmp_path: Path) -> None:
+    needs = slimming("cifar100", "vgg14")
+    made_records.write(tmp_path, [*sweep("cifar100", "vgg14"), *needs], finetuned_by(0))
+    slow = changed(lambda found: found.update(accuracy_finetuned=0.94, accuracy_finetuned_1=0.5) or emptied(found))
+    made_records.write(tmp_path, needs[-2:], slow)
+    judged, evidence = verdict(Records(tmp_path), "NS needs the other")
+    assert (
+        judged is Verdict.UNDECIDED and "+1.00 points on average of 5 networks" in evidence and "OT +1.00" in evidence
+    )
+    made_records.write(tmp_path, needs[:5], changed(lambda found: found.update(accuracy_finetuned_1=0.90)))
+    assert verdict(Records(tmp_path), "NS needs the other")[0] is Verdict.HOLDS
+
+
+@pytest.mark.parametrize(
+    ("behind", "ahead", "expected"), [(0.4, 3.0, Verdict.HOLDS), (0.6, 3.0, Verdict.FAILS), (0.4, 0.4, Verdict.FAILS)]
+)
+def test_less_damage_is_ahead_somewhere_and_behind_nowhere(
+    behind: float, ahead: float, expected: Verdict, tmp_path: Path
+) -> None:
+    def pruned(points: float) -> Callable[[Needed], dict[str, Any]]:
+        return changed(lambda found: found.update(accuracy_pruned=0.90 + points / 100))
+
+    needs = slimming("cifar10", "vgg14")
+    made_records.write(tmp_path, sweep("cifar10", "vgg14"), pruned(0.0))
+    made_records.write(tmp_path, needs[:-3], pruned(behind))
+    made_records.write(tmp_path, needs[-3:], pruned(-ahead))
+    assert verdict(Records(tmp_path), "Without any training, OT damages")[0] is expected
+
+
+def test_most_runs_have_converged_after_three_epochs(tmp_path: Path) -> None:
+    needs = seeds("cifar10", "ot")[:3]
+    for late, expected in ((1, Verdict.HOLDS), (2, Verdict.FAILS)):
+        for at, needed in enumerate(needs):
+            after_three = {"accuracy_finetuned_3": 0.93, "accuracy_finetuned": 0.936 if at < late else 0.934}
+            made_records.write(tmp_path, [needed], changed(lambda found, new=after_three: found.update(new)))
+        judged, evidence = verdict(Records(tmp_path), "Fine-tuned, OT converges within three epochs")
+        assert judged is expected and evidence == f"{VGG}: {3 - late} of 3 runs"
+
+
+def test_one_bad_seed_is_enough_for_recalibration_to_lose(tmp_path: Path) -> None:
+    """The mean of the seeds would not show it."""
+    made_records.write(tmp_path, seeds("cifar10", "ot")[:8], changed(recalibrated_by(0.0)))
+    made_records.write(tmp_path, seeds("cifar10", "ot")[8:9], changed(recalibrated_by(-0.008)))
+    judged, evidence = verdict(Records(tmp_path), "New: recalibrated")
+    assert judged is Verdict.FAILS and "-0.80 points at worst, over 0.5 lost by 1 of 9" in evidence
+
+
+def test_one_bad_network_is_enough_for_recalibration_to_lose(tmp_path: Path) -> None:
+    made_records.write(tmp_path, sweep("cifar10", "vgg14"), changed(recalibrated_by(-0.001)))
+    assert verdict(Records(tmp_path), "New: recalibrated")[0] is Verdict.HOLDS
+    made_records.write(tmp_path, sweep("cifar10", "vgg14")[:1], changed(recalibrated_by(-0.006)))
+    judged, evidence = verdict(Records(tmp_path), "New: recalibrated")
+    assert judged is Verdict.FAILS and "-0.60 points at worst" in evidence
+
+
+def recalibrated_by(points: float) -> Callable[[dict[str, Any]], None]:
+    return lambda results: results.update(accuracy_recalibrated=results["accuracy_sparse"] + points)
+
+
+@pytest.mark.parametrize(
+    ("shift", "stage", "accuracy", "edge", "mending"),
+    [
+        (0, "pruned", 0.937, True, True),
+        (-1, "pruned", 0.930, False, True),
+        (0.1, "pruned", 0.9355, False, True),
+        (-1, "finetuned", 0.9265, True, False),  # no better than what lies past the threshold
+        (0.1, "finetuned", 0.9368, True, True),
+        (0.1, "finetuned", 0.9370, True, False),
+    ],
+)
+def test_what_lies_past_the_threshold_is_judged_by_what_lies_up_to_it(
+    shift: float, stage: str, accuracy: float, edge: bool, mending: bool, tmp_path: Path
+) -> None:
+    """As pruned by half a point on both sides; fine-tuned by the least accurate network up to it."""
+    (needed,) = row("threshold-demo").needs
+    content = made_records.record(needed) | {"accuracy_sparse": 0.937}
+    for one in content["shifts"]:
+        one["accuracy_pruned"] = 0.937 if one["shift"] <= 0 else 0.9
+        one |= {f"accuracy_{stage}": accuracy} if one["shift"] == shift else {}
+    made_records.write(tmp_path, [needed], lambda _: content)
+    judged = [one.judged.popitem()[1] for one in claims(Records(tmp_path)) if one.row == "threshold-demo"]
+    assert judged == [edge, mending]
+
+
+@pytest.mark.parametrize(
+    ("shares", "losses", "mark"),
+    [
+        ((30.0, 75.0), (0.0, 2.0), "✓"),
+        ((30.0, 75.0), (0.5, 3.0), "?"),  # on average 0.6 points less at their two networks
+        ((30.0, 75.0), (0.5, 9.0), "✗"),
+        ((45.0, 75.0), (0.5, 2.0), "✓"),  # their mildest network is out of reach; on their line it would lose 1.64
+        ((30.0, 40.0), (0.0, 0.1), "?"),
+    ],
+)
+def test_ways_to_penalize_are_compared_apart_and_only_as_far_as_they_reach(
+    shares: tuple[float, ...], losses: tuple[float, ...], mark: str, tmp_path: Path
+) -> None:
+    """Ye et al. report two networks, at 37 and at 68 percent of the parameters."""
+    made_records.write(tmp_path, [baseline("cifar10", "resnet20")])
+    way, unpruned = "OT inside blocks", made_records.record(baseline("cifar10", "resnet20"))
+    full = unpruned["results"]["accuracy_sparse"]
+    for needed, share, lost in zip(sweeps_of_resnet20()[way], shares, losses, strict=False):
+        after = {kind: round(cost * (1 - share / 100)) for kind, cost in made_records.BEFORE.items()}
+        change = {"accuracy_finetuned": full - lost / 100, "cost_after": after}
+        made_records.write(tmp_path, [needed], changed(lambda found, change=change: found.update(change)))
+    found = {claim.name: claim for claim in claims(Records(tmp_path))}
+    claim, other = (found[f"{one} loses less accuracy than Ye et al. report"] for one in (way, "OT"))
+    assert claim.mark("ResNet-20 on CIFAR-10") == mark and other.mark("ResNet-20 on CIFAR-10") == WAITING
+    assert claim.again and not other.again
+    assert ("it removes at most 40 %" in claim.evidence) is (shares[1] == 40)
+
+
+@pytest.mark.parametrize(
+    ("accuracy", "parameters", "expected"),
+    [
+        (0.76, 740_000, Verdict.HOLDS),
+        (0.757, 740_000, Verdict.UNDECIDED),  # one seed may be 0.29 points below by chance
+        (0.75, 740_000, Verdict.FAILS),
+        (0.76, 800_000, Verdict.UNDECIDED),
+    ],
+)
+def test_the_headline_holds_only_where_cost_and_accuracy_do(
+    accuracy: float, parameters: int, expected: Verdict, tmp_path: Path
+) -> None:
+    cost = {"flops": 146_000_000, "parameters": parameters, "macs": 1}
+    change = changed(lambda found: found.update(accuracy_finetuned=accuracy, cost_after=cost))
+    made_records.write(tmp_path, sweep("cifar100", "densenet121")[-1:], change)
+    judged, evidence = verdict(Records(tmp_path), "DenseNet-121 on CIFAR-100")
+    assert judged is expected and f"{100 * accuracy:.2f} % with 146M FLOPs" in evidence
+    assert ("no network as small is recorded" in evidence) is (parameters == 800_000)
+    assert ("-0.29 points, which chance may explain" in evidence) is (accuracy == 0.757)
+
+
+def test_the_headline_is_judged_by_what_is_left_without_dead_layers(tmp_path: Path) -> None:
+    large = changed(lambda found: found.update(accuracy_finetuned=0.757, cost_after=made_records.BEFORE))
+    made_records.write(tmp_path, sweep("cifar100", "densenet121")[-1:], large)
+    without = {"accuracy_finetuned": 0.7568, "flops": 121_904_956, "parameters": 578_576}
+    (tmp_path / "dead_layers.json").write_text(json.dumps({"results": {"without": without}}))
+    judged, evidence = verdict(Records(tmp_path), "DenseNet-121 on CIFAR-100")
+    assert judged is Verdict.UNDECIDED and evidence.startswith("75.68 % with 122M FLOPs and 0.58M parameters, its dead")
+    (tmp_path / "dead_layers.json").write_text(json.dumps({"results": {"without": {}}}))
+    with pytest.raises(TrainingError, match=r"dead_layers\.json: is no record of dead layers: .*accuracy_finetuned"):
+        claims(Records(tmp_path))
+
+
+def test_a_claim_says_on_how_much_of_the_paper_it_can_be_told(tmp_path: Path) -> None:
+    needs = slimming("cifar10", "vgg14")
+    made_records.write(tmp_path, sweep("cifar10", "vgg14"), finetuned_by(0))
+    made_records.write(tmp_path, needs, finetuned_by(2))
+    assert "**holds** (told on 1 of 6)" in page(Records(tmp_path), NOWHERE)
+
+
+def test_the_overview_marks_where_each_claim_holds(tmp_path: Path) -> None:
+    needs = slimming("cifar10", "vgg14")
+    made_records.write(tmp_path, sweep("cifar10", "vgg14"), finetuned_by(0))
+    made_records.write(tmp_path, needs, finetuned_by(2))
+    worse = changed(lambda found: found.update(accuracy_recalibrated=0.5))
+    made_records.write(tmp_path, sweep("cifar100", "vgg14"), worse)
+    marks = {claim.name: list(map(claim.mark, SUBJECTS)) for claim in claims(Records(tmp_path))}
+    assert marks["OT is more accurate than NS, 50 % of the FLOPs pruned or more"] == ["✓", *[WAITING] * 5, ""]
+    assert marks["New: recalibrated, not fine-tuned, OT loses at most 0.5 points"] == ["✗", "✗", *[WAITING] * 4, ""]
+    assert marks["whole residual branches can be removed"] == ["", "", "", WAITING, "", WAITING, WAITING]
+    assert marks["OT is more accurate than NS on ILSVRC-2012"] == [""] * 7
+
+
+def test_claims_of_rounds_say_which_way_was_not_run(tmp_path: Path) -> None:
+    needs = [needed for needed in row("iterative").needs if needed.restart == "finetuned"]
+    made_records.write(tmp_path, [*needs, *sweep("cifar10", "vgg14")])
+    assert verdict(Records(tmp_path), "Iterative OT is stable")[1].endswith("; from scratch: not run yet")
+    made_records.write(tmp_path, row("iterative").needs)
+    assert "not run" not in verdict(Records(tmp_path), "Iterative OT is stable")[1]
+
+
+def test_another_reading_of_a_claim_is_not_counted_again() -> None:
+    found = claims(Records(NOWHERE))
+    theirs = [claim for claim in found if not claim.is_new]
+    counted = len(theirs) - sum(claim.again for claim in theirs)
+    assert f"Of the paper's {counted} claims 0 hold" in page(Records(NOWHERE), NOWHERE) and counted < len(theirs)
+    assert all(replace(claim, again=False).verdict is claim.verdict for claim in found)

@@ -285,6 +285,28 @@ def test_claims_of_rounds_say_which_way_was_not_run(tmp_path: Path) -> None:
     assert "not run" not in verdict(Records(tmp_path), "Iterative OT is stable")[1]
 
 
+@pytest.mark.parametrize(("negligible", "expected"), [(1e-5, Verdict.HOLDS), (1e-2, Verdict.FAILS)])
+def test_groups_of_scaling_factors_are_compared_but_for_outliers(
+    negligible: float, expected: Verdict, tmp_path: Path
+) -> None:
+    """One of forty negligible ones lies beside the important ones; a layer with few of either is left out."""
+    gamma = [negligible] * 39 + [0.099] + [-0.1] * 40
+
+    def parted(results: dict[str, Any]) -> None:
+        results["layers"] = [
+            {"name": name, "channels": len(found), "kept": 40, "threshold": 0.1, "negligible": 40}
+            for name, found in (("a", gamma), ("b", gamma[38:]))
+        ]
+        results["gammas"] = {"a": gamma, "b": gamma[38:]}
+
+    made_records.write(tmp_path, sweep("cifar10", "vgg14")[:1], changed(parted))
+    judged, evidence = verdict(Records(tmp_path), "The smallest important scaling factor")
+    middle = {1e-5: "1e4", 1e-2: "1e1"}[negligible]
+    assert (
+        judged is expected and evidence == f"{VGG}: median {middle}, {middle} to {middle} in the middle half of 1 layer"
+    )
+
+
 def test_another_reading_of_a_claim_is_not_counted_again() -> None:
     found = claims(Records(NOWHERE))
     theirs = [claim for claim in found if not claim.is_new]

@@ -13,6 +13,7 @@ from otprune.experiments.reproduce.records import Record, Records
 from otprune.experiments.reproduce.rows import ista, row, sweep, sweeps_of_resnet20
 from otprune.report.chance import above
 from otprune.report.edge import faster_with_little_loss, faster_without_loss
+from otprune.report.gamma_claims import groups_lie_apart
 from otprune.report.goals import goals_are_reached
 from otprune.report.headline import headline
 from otprune.report.margins import Place, margins, placed, side_by_side
@@ -130,6 +131,7 @@ def holds_on_ilsvrc(records: Records) -> Claim:
 
 
 OTHER_CLAIMS: tuple[Callable[[Records], Claim], ...] = (
+    groups_lie_apart,
     threshold_at_the_edge,
     past_mending,
     cheaper_over_seeds,

@@ -64,6 +64,21 @@ def test_several_networks_are_told_apart_by_their_folders(tmp_path: Path) -> Non
     assert [(group["model"], group["seeds"]) for group in groups] == [(name, [0, 1]) for name in sorted(names)]
 
 
+def test_runs_and_sweeps_have_folders_of_their_own(tmp_path: Path) -> None:
+    """Where one lay in the other's, what each left could not be told apart."""
+    flags = {"model": "digits_net", "data": "digits", "device": "cpu", "epochs": 0, "finetune_epochs": 0, "lam": "1e-4"}
+    for verb, out in (("sweep", "sweep"), ("run", "run")):
+        assert run_here(verb, **flags, out=tmp_path / out).code == 0
+    within = run_here("run", **flags, out=tmp_path / "sweep")
+    assert (within.code, within.err) == (
+        1,
+        f"{tmp_path / 'sweep'}: holds the runs lam1e-4-seed0, so it is no folder for a run itself. Use another one.\n",
+    )
+    around = run_here("sweep", **flags, out=tmp_path / "run")
+    assert around.code == 1 and "run: holds a run of its own. Use another folder for a sweep." in around.err
+    assert not (tmp_path / "sweep/config.json").exists() and not list((tmp_path / "run").glob("*-seed0"))
+
+
 def test_a_grid_that_grows_by_a_network_goes_on_with_what_there_is(tmp_path: Path) -> None:
     first, second = "tests.small_runs:net", "tests.processes:net"
     asked: dict[str, object] = {"data": "digits", "device": "cpu", "epochs": 1, "finetune_epochs": 0, "lam": "1e-3"}

@@ -19,6 +19,7 @@ RESULTS, RECORD = "results.json", "record.json"
 SPARSE, PRUNED = "sparse.safetensors", "pruned.safetensors"
 FINETUNED, SCRATCH = "finetuned.safetensors", "scratch.safetensors"
 FRESH = "fresh.safetensors"  # what the next of several rounds starts from, where that is not what was fine-tuned
+SHOWN = 3  # of the runs in a folder
 NUMBERS = re.compile(r"(?<=\[)[\s\d.,eE+-]+(?=\])")
 MADE_BY = {SPARSE: "train", PRUNED: "prune", FINETUNED: "finetune", SCRATCH: "scratch"}
 
@@ -129,12 +130,31 @@ def claim(folder: Path, experiment: Experiment) -> None:
         return
     if found is not None and is_settled(folder):
         _require_same_where_done(folder, found, experiment)
-    if found is None and (folder / RECORD).exists() and not is_settled(folder):
+    if found is None and not is_settled(folder):
+        _require_no_runs_in(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    write_json(folder / CONFIGURATION, experiment.to_dict())
+
+
+def require_no_run(folder: Path, what: str) -> None:
+    """Refuse a folder that is a run's for something that has folders of runs in it.
+
+    >>> require_no_run(Path("nowhere"), "rounds")
+    """
+    if (folder / CONFIGURATION).exists():
+        raise TrainingError(f"{folder}: holds a run of its own. Use another folder for {what}.")
+
+
+def _require_no_runs_in(folder: Path) -> None:
+    """Refuse the folder of rounds or of a sweep for a run, whose files would lie among theirs."""
+    if (folder / RECORD).exists():
         raise TrainingError(
             f"{folder / RECORD}: is the record of rounds, and would be overwritten. Use another folder."
         )
-    folder.mkdir(parents=True, exist_ok=True)
-    write_json(folder / CONFIGURATION, experiment.to_dict())
+    inside = sorted(path.parent.name for path in folder.glob(f"*/{CONFIGURATION}"))
+    if inside:
+        names = ", ".join(inside[:SHOWN]) + (", …" if len(inside) > SHOWN else "")
+        raise TrainingError(f"{folder}: holds the runs {names}, so it is no folder for a run itself. Use another one.")
 
 
 def is_settled(folder: Path) -> bool:

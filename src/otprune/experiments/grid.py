@@ -8,7 +8,15 @@ from pathlib import Path
 from otprune.errors import TrainingError
 from otprune.experiments.experiment import Experiment
 from otprune.experiments.fields import Flat
-from otprune.experiments.folder import FINETUNED, RECORD, RESULTS, configuration, found_in, read_json
+from otprune.experiments.folder import (
+    FINETUNED,
+    RECORD,
+    RESULTS,
+    configuration,
+    found_in,
+    read_json,
+    require_no_run,
+)
 from otprune.experiments.settings import resolved
 
 UNSAFE = re.compile(r"[^\w.+-]+")
@@ -69,6 +77,7 @@ class Grid:
         >>> [(str(folder), experiment.training.seed) for folder, experiment in runs.items()]
         [('runs/lam1e-4-seed0', 0), ('runs/lam1e-4-seed1', 1)]
         """
+        require_no_run(out, "a sweep")
         placed = self.folders(out)
         return {folder: resolved(given | placed[folder], config, folder) for folder in placed if folder not in without}
 

@@ -16,7 +16,7 @@ from otprune.experiments.attribution import attribution
 from otprune.experiments.contents import Asked, Record, well_formed
 from otprune.experiments.experiment import Experiment
 from otprune.experiments.fields import kinds
-from otprune.experiments.folder import CONFIGURATION, FINETUNED, FRESH, PRUNED, RECORD, read_json, write_json
+from otprune.experiments.folder import FINETUNED, FRESH, PRUNED, RECORD, read_json, require_no_run, write_json
 from otprune.experiments.passed_over import PassedOver
 from otprune.experiments.pipeline import Pipeline
 from otprune.experiments.reporting import Report
@@ -302,8 +302,7 @@ def _require_a_rule_alone(experiment: Experiment) -> None:
 def _require_rounds_alone(folder: Path, restart: Restart, rounds: int) -> None:
     if rounds < 1:
         raise TrainingError(f"there must be at least 1 round, not {rounds}")
-    if (folder / CONFIGURATION).exists():
-        raise TrainingError(f"{folder}: holds a run of its own. Use another folder for rounds.")
+    require_no_run(folder, "rounds")
     found = _found(folder).get("restart", restart)
     if found != restart:
         raise TrainingError(

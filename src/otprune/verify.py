@@ -16,7 +16,7 @@ from otprune.inputs import make, tensors_by_path
 from otprune.plan import PruningPlan
 from otprune.tensors import named_tensors, substituted
 
-DIVERGED = 1e-6
+DIVERGED = 1e-6  # or what rounding comes to, where the precision is lower than double
 MORE_THAN_ROUNDING = 1e-3  # of the largest output, in whatever precision
 
 
@@ -173,7 +173,8 @@ def _largest(left: dict[str, Tensor], right: dict[str, Tensor]) -> tuple[float, 
 def _differs(expected: Tensor, found: Tensor | None) -> bool:
     if found is None or expected.shape != found.shape or expected.numel() == 0:
         return False
-    return bool((expected - found).abs().max() > DIVERGED * expected.abs().max())
+    diverged = max(DIVERGED, math.sqrt(torch.finfo(expected.dtype).eps))
+    return bool((expected - found).abs().max() > diverged * expected.abs().max())
 
 
 def _other_values(tensor: Tensor) -> Tensor:

@@ -24,9 +24,9 @@ from typing import Any
 from rich.console import Console
 
 from otprune.experiments.cluster.driver import sweep_on
-from otprune.experiments.cluster.following import OnScreen
 from otprune.experiments.cluster.store import reached
 from otprune.experiments.experiment import Experiment, Finetuning
+from otprune.experiments.following import OnScreen
 from otprune.experiments.pipeline import open_pipelines
 from otprune.experiments.runs_table import RunsTable
 from otprune.experiments.stages import run as run_here

@@ -23,18 +23,19 @@ from otprune.experiments import stages
 from otprune.experiments.cluster import connection
 from otprune.experiments.cluster.connection import connected
 from otprune.experiments.cluster.driver import Portion
-from otprune.experiments.cluster.endings import how_to_go_on, told, why_unsaved
-from otprune.experiments.cluster.following import OnScreen
+from otprune.experiments.cluster.endings import told, why_unsaved
 from otprune.experiments.cluster.mirror import Superseded
-from otprune.experiments.cluster.news import Began, Said, Stood
 from otprune.experiments.cluster.store import IN_VAIN, Begun, Files, Store
 from otprune.experiments.cluster.work import Assignment, Manner, Stopped, perform
 from otprune.experiments.experiment import Experiment, Finetuning
+from otprune.experiments.following import OnScreen
 from otprune.experiments.grid import Grid, is_finished
+from otprune.experiments.news import Began, Said, Stood
 from otprune.experiments.runs_table import RunsTable, State, moving
 from otprune.experiments.standing import Standing
 from otprune.training.checkpoint import checkpoints
 from otprune.training.run import Training
+from otprune.training.stopping import how_to_go_on
 from tests import streams
 from tests.command_line import run_here
 from tests.ray_sweeps import outcome

@@ -10,47 +10,14 @@ from typing import Any
 import pytest
 
 from otprune.errors import TrainingError
-from otprune.experiments.experiment import Experiment, Pruning
-from otprune.experiments.iterate import Restart, with_the_usual_limit
 from otprune.experiments.reporting import Silent
 from otprune.experiments.reproduce import made_images
-from otprune.experiments.reproduce.needed import ZEROS_ALONE, Kind, Needed
+from otprune.experiments.reproduce.needed import Needed
 from otprune.experiments.reproduce.records import Records
 from otprune.experiments.reproduce.running import Workshop, run_missing
-from otprune.training.run import EpochRecord, Run, Training
-from tests.small_runs import CPU, EXPERIMENT, FINETUNING
-
-SMALL = replace(EXPERIMENT, training=replace(EXPERIMENT.training, epochs=2))
-PRUNED = Needed(SMALL, Kind.PRUNED, scratch=True)
-
-
-PRUNED_ONCE = replace(PRUNED, scratch=False)
-
-
-def slimmed(ratio: float) -> Experiment:
-    return replace(SMALL, pruning=Pruning(rule="ns", ratio=ratio))
-
-
-SLIMMED = [Needed(slimmed(ratio), Kind.PRUNED, scratch=ratio == 0.25) for ratio in (0.25, 0.5)]
-BASELINE = Needed(replace(SMALL, training=replace(SMALL.training, lam=0.0)), Kind.BASELINE)
-SHIFTED = Needed(SMALL, Kind.SHIFTED)
-ROUNDS = Needed(with_the_usual_limit(slimmed(0.5)), Kind.ROUNDS, restart=Restart.FINETUNED)
-EVERYTHING = [BASELINE, PRUNED, *SLIMMED, SHIFTED, ROUNDS]
-
-
-BY_ISTA = [
-    Needed(
-        Experiment(
-            "digits_net",
-            "digits",
-            training=Training(epochs=3, lam=rho, decay_at=(), momentum=0.0, proximal=True, augment=False),
-            pruning=Pruning(delta=ZEROS_ALONE),
-            finetuning=FINETUNING,
-        ),
-        Kind.ISTA,
-    )
-    for rho in (0.05, 0.2)
-]
+from otprune.training.run import EpochRecord, Run
+from tests.small_needs import BASELINE, BY_ISTA, EVERYTHING, PRUNED, PRUNED_ONCE, ROUNDS, SHIFTED, SLIMMED
+from tests.small_runs import CPU
 
 
 class Trainings(Silent):

@@ -13,18 +13,22 @@ from rich.table import Table
 from otprune.cli.app import app
 from otprune.cli.downloads import downloads
 from otprune.cli.flags import RUN, Device
-from otprune.cli.running import console, errors_in_one_line, reports
+from otprune.cli.running import console, errors_in_one_line, reports, say
 from otprune.cli.targets import require_target
 from otprune.errors import OtpruneError, TrainingError
 from otprune.experiments import stages
+from otprune.experiments.following import OnScreen
 from otprune.experiments.reporting import Several
+from otprune.experiments.reproduce.jobs import Job, jobs
 from otprune.experiments.reproduce.made_images import run_on_made_images
 from otprune.experiments.reproduce.needed import Needed
 from otprune.experiments.reproduce.records import Records
 from otprune.experiments.reproduce.rows import Row, printed, row, rows
 from otprune.experiments.reproduce.running import Workshop, run_missing, to_train
+from otprune.experiments.reproduce.side_by_side import fetch, run_missing_in
 from otprune.experiments.reproduce.undamaged import Undamaged
 from otprune.experiments.reproduce.watching import Watching
+from otprune.experiments.runs_table import RunsTable, moving
 from otprune.training.loop import chosen_device
 
 ILSVRC = "ilsvrc"
@@ -53,6 +57,14 @@ def reproduce(
     together: Annotated[
         int, typer.Option(min=1, help="Train at most so many side by side.", rich_help_panel=RUN)
     ] = stages.TOGETHER,
+    processes: Annotated[
+        int,
+        typer.Option(
+            min=1,
+            help="Work in so many processes: while one waits for a compiler, the others use the device.",
+            rich_help_panel=RUN,
+        ),
+    ] = 1,
     out: Annotated[Path, typer.Option(help="Folder of the runs.", rich_help_panel=RUN)] = Path("runs/reproduce"),
     results: Annotated[Path, typer.Option(help="Folder of the records.", rich_help_panel=RUN)] = Path("results"),
     figures: Annotated[Path, typer.Option(help="Folder of the figures.", rich_help_panel=RUN)] = Path("docs/figures"),
@@ -73,7 +85,8 @@ def reproduce(
         if not draw_only:
             if asked.name == ILSVRC or Records(results).lacking(needs):
                 require_target(results / f"{asked.name}.json")  # as any that is written there
-            _run(asked, needs, scratch, Workshop(out, results, chosen_device(device), together=together), screen)
+            workshop = Workshop(out, results, chosen_device(device), together=together)
+            _run(asked, needs, scratch, workshop, processes, screen)
         refused = _list([asked], Undamaged(results), screen)
         try:
             _draw(asked, Undamaged(results), figures, screen)
@@ -110,15 +123,28 @@ def _there(asked: Row) -> str:
     return f"its records are in {', '.join(folders)}, {names}; a pattern is for the whole of a name, as '*-seed0' is"
 
 
-def _run(asked: Row, needs: Sequence[Needed], scratch: bool, workshop: Workshop, screen: Console) -> None:
+def _run(
+    asked: Row, needs: Sequence[Needed], scratch: bool, workshop: Workshop, processes: int, screen: Console
+) -> None:
+    say(screen, _announced(needs, workshop, scratch) if needs else asked.remark)
+    if processes > 1 and (found := jobs(needs, workshop, scratch)):
+        _run_in(processes, found, scratch, workshop, screen)
+        return
     with reports(screen) as report, downloads(screen) as downloading:
         workshop.report = Several(report, Watching(workshop.runs, printed()))
         workshop.downloading = downloading
-        told = _announced(needs, workshop, scratch) if needs else asked.remark
-        screen.print(told, markup=False, highlight=False, soft_wrap=True)
         if asked.name == ILSVRC:
             run_on_made_images(workshop)
         run_missing(needs, workshop, scratch)
+
+
+def _run_in(processes: int, found: Sequence[Job], scratch: bool, workshop: Workshop, screen: Console) -> None:
+    table = RunsTable([job.name for job in found])
+    with downloads(screen) as downloading:
+        workshop.downloading = downloading
+        fetch(found, workshop)
+    with moving(table, screen):
+        run_missing_in(processes, found, workshop, scratch, OnScreen(table, screen))
 
 
 def _announced(needs: Sequence[Needed], workshop: Workshop, scratch: bool) -> str:

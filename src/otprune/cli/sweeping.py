@@ -18,11 +18,11 @@ from otprune.errors import OtpruneError, TrainingError
 from otprune.experiments import stages
 from otprune.experiments.board import board
 from otprune.experiments.cluster.driver import Portion, sweep_on
-from otprune.experiments.cluster.following import OnScreen
 from otprune.experiments.experiment import Experiment
 from otprune.experiments.explained import MEANINGS
 from otprune.experiments.fields import Flat
 from otprune.experiments.folder import FINETUNED, RECORD, damage, read_json
+from otprune.experiments.following import OnScreen
 from otprune.experiments.grid import Grid, is_finished
 from otprune.experiments.pipeline import Pipeline
 from otprune.experiments.reporting import Report, Several

@@ -137,8 +137,10 @@ class _Screen:
             self._console.print(line, markup=False, highlight=False, soft_wrap=True)
 
 
-def pruning_lines(pipeline: Pipeline) -> Iterator[str]:
+def pruning_lines(pipeline: Pipeline, called: str = "") -> Iterator[str]:
     """What a pruned run says: what is left, what it cost in accuracy, and what did not come out as asked.
+
+    It is `called` as its folder is, unless something else is said.
 
     >>> from pathlib import Path
     >>> from types import SimpleNamespace as Pruned
@@ -157,7 +159,7 @@ def pruning_lines(pipeline: Pipeline) -> Iterator[str]:
         costs += f", {took} ms"
     kept = " → ".join(cells.percent(found[f"accuracy_{stage}"]) for stage in ("sparse", "recalibrated"))
     for said in (f"{costs}; accuracy {kept} recalibrated", *found["remarks"]):
-        yield f"prune {pipeline.folder.name}: {said}"
+        yield f"prune {called or pipeline.folder.name}: {said}"
 
 
 def _labels(experiment: Mapping[str, Any], several_networks: bool) -> dict[str, str]:

@@ -1,10 +1,11 @@
-"""Ctrl-C between two steps, never inside one."""
+"""Ctrl-C between two steps, never inside one, and how to go on after it."""
 
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from types import FrameType
 
 
@@ -43,3 +44,14 @@ def stop_requests() -> Iterator[StopRequests]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def how_to_go_on(out: Path, unsaved: Mapping[str, str]) -> str:
+    """`unsaved` has the runs that had to be left as they last were, and why; those without a reason were too slow.
+
+    >>> how_to_go_on(Path("runs"), {"a": "no space left", "b": ""})
+    'stopped and saved in runs, but for what was done since their last checkpoints by a (no space left), b: give ...'
+    """
+    named = ", ".join(f"{run} ({why})" if why else run for run, why in unsaved.items())
+    but = f", but for what was done since their last checkpoints by {named}" if named else ""
+    return f"stopped and saved in {out}{but}: give the same command again to go on"

@@ -7,32 +7,24 @@ from typing import Any, Protocol
 
 from otprune.errors import TrainingError
 from otprune.experiments.cluster.connection import connected
-from otprune.experiments.cluster.endings import how_to_go_on, told, why_unsaved
+from otprune.experiments.cluster.endings import told, why_unsaved
 from otprune.experiments.cluster.failing import Failure, Suspects, node_of
-from otprune.experiments.cluster.news import News
 from otprune.experiments.cluster.remote import SHORT, RemoteStore, pinned_store, submitted
 from otprune.experiments.cluster.store import Elsewhere
 from otprune.experiments.cluster.work import Assignment, Manner, Stopped
 from otprune.experiments.experiment import Experiment
+from otprune.experiments.news import Listener
 from otprune.training.failures import SetAside
 from otprune.training.loop import SAVE_EVERY_SECONDS
-from otprune.training.stopping import Interrupted, stop_requests
+from otprune.training.stopping import Interrupted, how_to_go_on, stop_requests
 
 LOOK_EVERY_SECONDS = 0.5
 PARTS = 10_000  # that Ray can split a GPU into
 SAVING_SECONDS = 120.0  # what runs have to save themselves after Ctrl-C
 
 
-class Follower(Protocol):
+class Follower(Listener, Protocol):
     """A screen, or whatever wants to know how the runs of a sweep get on."""
-
-    def hear(self, news: News) -> None:
-        """A run has something to say."""
-        ...
-
-    def ended(self, run: str, error: str | None) -> None:
-        """A run is over, with an error or without."""
-        ...
 
     def remark(self, text: str) -> None:
         """Something is to be said of the sweep as a whole."""

@@ -1,8 +1,5 @@
 """How runs on a cluster ended, in words for who asked for them."""
 
-from collections.abc import Mapping
-from pathlib import Path
-
 import torch
 
 from otprune.errors import OtpruneError
@@ -32,14 +29,3 @@ def why_unsaved(error: Exception) -> str | None:
     (None, 'OSError: no space left')
     """
     return None if isinstance(error, Stopped | BeingStopped | Elsewhere) else told(error)
-
-
-def how_to_go_on(out: Path, unsaved: Mapping[str, str]) -> str:
-    """`unsaved` has the runs that had to be left as they last were, and why; those without a reason were too slow.
-
-    >>> how_to_go_on(Path("runs"), {"a": "no space left", "b": ""})
-    'stopped and saved in runs, but for what was done since their last checkpoints by a (no space left), b: give ...'
-    """
-    named = ", ".join(f"{run} ({why})" if why else run for run, why in unsaved.items())
-    but = f", but for what was done since their last checkpoints by {named}" if named else ""
-    return f"stopped and saved in {out}{but}: give the same command again to go on"

@@ -10,9 +10,9 @@ from typing import Any
 from otprune.errors import TrainingError
 from otprune.experiments.cluster.connection import imported
 from otprune.experiments.cluster.failing import Failure
-from otprune.experiments.cluster.news import News
 from otprune.experiments.cluster.store import Begun, Files, Store
 from otprune.experiments.cluster.work import Assignment, Stopped, perform
+from otprune.experiments.news import News
 
 FOREVER = -1
 SHORT = 6  # characters of a node's name, which tell it from others

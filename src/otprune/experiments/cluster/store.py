@@ -12,8 +12,8 @@ from pathlib import Path, PurePosixPath
 
 from otprune.errors import TrainingError
 from otprune.experiments.cluster.failing import node_of
-from otprune.experiments.cluster.news import Began, News
 from otprune.experiments.folder import FINETUNED, MADE_BY, PRUNED, RECORD, SPARSE
+from otprune.experiments.news import Began, News
 from otprune.files import write_atomically
 from otprune.training.checkpoint import checkpoints
 from otprune.training.failures import of_the_system

@@ -14,13 +14,12 @@ from otprune.experiments.board import board
 from otprune.experiments.cluster.copies import place_for_a_copy
 from otprune.experiments.cluster.failing import Failure, failure
 from otprune.experiments.cluster.mirror import Mirror
-from otprune.experiments.cluster.news import News, Said, Stood
 from otprune.experiments.cluster.store import Begun, Files
 from otprune.experiments.experiment import Experiment
+from otprune.experiments.news import News
 from otprune.experiments.pipeline import Pipeline, open_pipelines
-from otprune.experiments.reporting import Report, Several
-from otprune.experiments.screen import pruning_lines
-from otprune.experiments.standing import Watch
+from otprune.experiments.reporting import Report, Several, Silent
+from otprune.experiments.telling import Telling
 from otprune.training.data.stream import at_most_cores
 from otprune.training.determinism import determinism
 from otprune.training.loop import SAVE_EVERY_SECONDS, chosen_device
@@ -131,7 +130,7 @@ def _work(assigned: Assignment, mirror: Mirror, tell: Callable[[News], None]) ->
         board(lambda _: None) as events,
     ):
         [pipeline] = open_pipelines({mirror.folder: assigned.experiment}, chosen_device(manner.device))
-        for stage in _stages(pipeline, Several(events, _Teller(mirror, tell)), manner.save_every):
+        for stage in _stages(pipeline, Several(events, _Sending(mirror), Telling(tell)), manner.save_every):
             stage()
             mirror.send()
 
@@ -157,26 +156,16 @@ def _inside(folder: Path) -> Iterator[None]:
         os.chdir(before)
 
 
-class _Teller:
-    """Sends what is saved, and tells how it goes."""
+class _Sending(Silent):
+    """Sends what is saved as soon as it is."""
 
-    def __init__(self, mirror: Mirror, tell: Callable[[News], None]) -> None:
-        self._mirror, self._tell, self._watch = mirror, tell, Watch()
+    def __init__(self, mirror: Mirror) -> None:
+        self._mirror = mirror
 
     def moved(self, pipeline: Pipeline, stage: str, run: Run) -> None:
-        """Tell how far the epoch is."""
+        """There may be a checkpoint."""
         self._mirror.send_saved()
-        self._watch.begin(pipeline, stage, run)
-        self._tell(Stood(pipeline.folder.name, self._watch.inside(pipeline, stage, run)))
 
     def epoch_ended(self, pipeline: Pipeline, stage: str, run: Run, epoch: EpochRecord) -> None:
-        """Tell what the epoch came to, at the end of the last in words too."""
+        """There may be one, too."""
         self._mirror.send_saved()
-        name, standing = pipeline.folder.name, self._watch.after(pipeline, stage, run, epoch)
-        self._tell(Stood(name, standing))
-        if run.done:
-            self._tell(Said(name, stage, [f"{stage} {name}: {standing}"]))
-
-    def pruned(self, pipeline: Pipeline) -> None:
-        """Tell what is left."""
-        self._tell(Said(pipeline.folder.name, "pruned", list(pruning_lines(pipeline))))

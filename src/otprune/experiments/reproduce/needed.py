@@ -61,6 +61,13 @@ class Needed:
         return place(replace(self.experiment, pruning=Pruning()))
 
     @property
+    def begins_at(self) -> str:
+        """Where the run lies that begins with the trained weights; where nothing else does, they were trained there."""
+        if self.kind is Kind.ROUNDS:
+            return f"{self.place}/round-1"
+        return self.place if self.kind in (Kind.PRUNED, Kind.ISTA) else self.trained_at
+
+    @property
     def _prefix(self) -> str:
         rule = self.experiment.pruning.rule
         if self.recipe:

@@ -73,7 +73,7 @@ def run_missing(needs: Sequence[Needed], workshop: Workshop, scratch: bool = Tru
     >>> run_missing([], Workshop(Path("runs"), Path("results"), torch.device("cpu")))
     """
     records = Records(workshop.results)
-    missing = [_of_a_free_seed(needed, records) for needed in records.lacking(needs, scratch=False)]
+    missing = [of_a_free_seed(needed, records) for needed in records.lacking(needs, scratch=False)]
     groups: dict[str, list[Needed]] = {}
     for needed in {needed.place: needed for needed in missing if needed.kind is not Kind.ISTA}.values():
         groups.setdefault(needed.trained_at, []).append(needed)
@@ -96,8 +96,13 @@ def to_train(missing: Iterable[Needed], workshop: Workshop) -> list[str]:
     return [place for place in places if not (workshop.runs / place / SPARSE).exists()]
 
 
-def _of_a_free_seed(needed: Needed, records: Records) -> Needed:
-    """Where a record lacks γ it stays as it is, and another seed is run; what else is in its place is refused."""
+def of_a_free_seed(needed: Needed, records: Records) -> Needed:
+    """Where a record lacks γ it stays as it is, and another seed is run; what else is in its place is refused.
+
+    >>> from otprune.experiments.reproduce.needed import baseline
+    >>> of_a_free_seed(baseline("cifar10", "vgg14"), Records(Path("nowhere"))).place
+    'cifar10/vgg14/lam0-seed0'
+    """
     if not needed.gammas:
         return needed
     training = needed.experiment.training
@@ -106,10 +111,30 @@ def _of_a_free_seed(needed: Needed, records: Records) -> Needed:
     return next(one for one in asked if records.find(one) is None)
 
 
+def train_for(needs: Sequence[Needed], workshop: Workshop) -> None:
+    """Make the training that these share, and give each its weights, so that it can be gone on with by itself.
+
+    >>> train_for([], Workshop(Path("runs"), Path("results"), torch.device("cpu")))
+    """
+    for trained in _trained([needs] if needs else [], workshop).values():
+        for needed in needs:
+            _with_weights(needed, {needed.trained_at: trained}, workshop)
+
+
+def has_weights(needed: Needed, workshop: Workshop) -> bool:
+    """Whether the run that is made of a training that it shares has been given the weights.
+
+    >>> from otprune.experiments.reproduce.needed import pruned
+    >>> workshop = Workshop(Path("runs"), Path("results"), torch.device("cpu"))
+    >>> has_weights(pruned("cifar10", "vgg14", 1e-4, ratio=0.5), workshop)
+    False
+    """
+    return needed.begins_at != needed.trained_at and (workshop.runs / needed.begins_at / SPARSE).exists()
+
+
 def _run(groups: Sequence[Sequence[Needed]], workshop: Workshop) -> None:
     """Train side by side, then everything that is made of each of the trained models."""
-    trained = {group[0].trained_at: _training(group[0], workshop) for group in groups}
-    stages.train(list(trained.values()), workshop.report, together=workshop.together)
+    trained = _trained(groups, workshop)
     needs = [needed for group in groups for needed in group]
     for needed in needs:
         if needed.kind is Kind.BASELINE:
@@ -126,11 +151,22 @@ def _run_ista(needs: Sequence[Needed], workshop: Workshop) -> None:
     if not needs:
         return
     first = needs[0].experiment
-    warm = workshop.pipeline(f"{first.data}/{first.model}/ista-warm-up-seed{first.training.seed}", warm_up(first))
+    warm = workshop.pipeline(warmed_up_at(needs[0]), warm_up(first))
     stages.train([warm], workshop.report, begin=_ista_run)
     trained = {one.place: workshop.pipeline(one.place, one.experiment, warm.folder / SPARSE) for one in needs}
     stages.train(list(trained.values()), workshop.report, together=workshop.together, begin=_ista_run)
     _prune_and_finetune(needs, trained, workshop)
+
+
+def warmed_up_at(needed: Needed) -> str:
+    """Where the warm-up lies that trainings by ISTA share.
+
+    >>> from otprune.experiments.reproduce.needed import by_ista
+    >>> warmed_up_at(by_ista(0.01))
+    'cifar10/resnet20/ista-warm-up-seed0'
+    """
+    asked = needed.experiment
+    return f"{asked.data}/{asked.model}/ista-warm-up-seed{asked.training.seed}"
 
 
 def warm_up(experiment: Experiment) -> Experiment:
@@ -149,6 +185,14 @@ def _ista_run(pipeline: Pipeline) -> Run:
     return IstaRun(pipeline.first_model(), pipeline.data, pipeline.experiment.training, pipeline.folder / "train")
 
 
+def _trained(groups: Sequence[Sequence[Needed]], workshop: Workshop) -> dict[str, Pipeline]:
+    """By place, the trainings that groups of records share, but those whose weights all of a group have been given."""
+    waiting = [group for group in groups if not all(has_weights(needed, workshop) for needed in group)]
+    trained = {group[0].trained_at: _training(group[0], workshop) for group in waiting}
+    stages.train(list(trained.values()), workshop.report, together=workshop.together)
+    return trained
+
+
 def _training(needed: Needed, workshop: Workshop) -> Pipeline:
     """The run that is trained; where several prunings share it, it is pruned itself by OT as it is."""
     experiment = needed.experiment if needed.recipe else replace(needed.experiment, pruning=Pruning())
@@ -162,7 +206,7 @@ def _keep_baseline(needed: Needed, trained: Pipeline, workshop: Workshop) -> Non
 
 def _prune_and_finetune(needs: Sequence[Needed], trained: Mapping[str, Pipeline], workshop: Workshop) -> None:
     for chunk in _chunks(needs, workshop.together):
-        pipelines = [_with_weights(needed, trained[needed.trained_at], workshop) for needed in chunk]
+        pipelines = [_with_weights(needed, trained, workshop) for needed in chunk]
         for pipeline in pipelines:
             stages.prune(pipeline)
         both = list(zip(chunk, pipelines, strict=True))
@@ -172,12 +216,13 @@ def _prune_and_finetune(needs: Sequence[Needed], trained: Mapping[str, Pipeline]
             workshop.keep(needed.place, stages.record(pipeline))
 
 
-def _with_weights(needed: Needed, trained: Pipeline, workshop: Workshop) -> Pipeline:
+def _with_weights(needed: Needed, trained: Mapping[str, Pipeline], workshop: Workshop) -> Pipeline:
     """The run itself where it was trained, or another with the same trained weights."""
-    if needed.place == needed.trained_at:
-        return trained
-    pipeline = workshop.pipeline(needed.place, needed.experiment)
-    share(trained, pipeline)
+    if needed.begins_at == needed.trained_at:
+        return trained[needed.trained_at]
+    pipeline = workshop.pipeline(needed.begins_at, needed.experiment)
+    if needed.trained_at in trained:
+        share(trained[needed.trained_at], pipeline)
     return pipeline
 
 
@@ -198,7 +243,7 @@ def _shift(needed: Needed, trained: Pipeline, workshop: Workshop) -> None:
 
 def _prune_in_rounds(needs: Sequence[Needed], trained: Mapping[str, Pipeline], workshop: Workshop) -> None:
     """Side by side; one that fails costs the others nothing."""
-    asked = {needed.place: _rounds(needed, trained[needed.trained_at], workshop) for needed in needs}
+    asked = {needed.place: _rounds(needed, trained, workshop) for needed in needs}
     try:
         iterate_together(list(asked.values()), report=workshop.report, together=workshop.together)
     finally:
@@ -207,10 +252,9 @@ def _prune_in_rounds(needs: Sequence[Needed], trained: Mapping[str, Pipeline], w
                 workshop.keep(place, one.record)  # also where another failed
 
 
-def _rounds(needed: Needed, trained: Pipeline, workshop: Workshop) -> Rounds:
-    share(trained, workshop.pipeline(f"{needed.place}/round-1", needed.experiment))
-    restart = needed.restart or Restart.FINETUNED
-    return Rounds(needed.experiment, workshop.runs / needed.place, trained.source, trained.device, restart)
+def _rounds(needed: Needed, trained: Mapping[str, Pipeline], workshop: Workshop) -> Rounds:
+    first, restart = _with_weights(needed, trained, workshop), needed.restart or Restart.FINETUNED
+    return Rounds(needed.experiment, workshop.runs / needed.place, first.source, workshop.device, restart)
 
 
 def _train_from_scratch(needs: Sequence[Needed], workshop: Workshop) -> None:

@@ -1,7 +1,8 @@
-"""What a run on some node has to say, for the screen of who asked for the sweep."""
+"""What a run in another process, be it here or on some node, has to say for the screen of who asked for it."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 from otprune.experiments.standing import Standing
 
@@ -44,3 +45,15 @@ class Said:
 
 
 News = Began | Stood | Said
+
+
+class Listener(Protocol):
+    """Whoever wants to know how runs get on, such as a screen."""
+
+    def hear(self, news: News) -> None:
+        """A run has something to say."""
+        ...
+
+    def ended(self, run: str, error: str | None) -> None:
+        """A run is over, with an error or without."""
+        ...

@@ -1,0 +1,94 @@
+"""Tasks for a crew, each of which shows what one may do, and a process that begins some of them."""
+
+import os
+import signal
+import time
+from functools import partial
+from pathlib import Path
+
+from otprune.errors import TrainingError
+from otprune.experiments.crew.crew import Task, work_off
+from otprune.experiments.crew.member import Freed, Tell
+from otprune.experiments.news import News, Said
+from otprune.training.stopping import Interrupted, stop_requests
+
+PATIENCE = 60.0
+
+
+class Heard:
+    """What a follower was told."""
+
+    def __init__(self) -> None:
+        self.news: list[News] = []
+        self.ends: dict[str, str | None] = {}
+
+    def hear(self, news: News) -> None:
+        self.news.append(news)
+
+    def ended(self, run: str, error: str | None) -> None:
+        self.ends[run] = error
+
+
+def wait_for(path: Path, patience: float = PATIENCE) -> None:
+    until = time.monotonic() + patience
+    while not path.exists():
+        assert time.monotonic() < until, f"{path} was waited for in vain"
+        time.sleep(0.05)
+
+
+def mark(path: Path, tell: Tell) -> None:
+    path.write_text(str(os.getpid()))
+    tell(Said(path.name, "marked", [f"process {os.getpid()}"]))
+
+
+def free_and_wait(freed: str, path: Path, patience: float, tell: Tell) -> None:
+    """Ends well only when what it let begin leaves a file meanwhile."""
+    tell(Freed(frozenset({freed})))
+    wait_for(path, patience)
+
+
+def fail(tell: Tell) -> None:
+    raise TrainingError("it diverged")
+
+
+def crash(tell: Tell) -> None:
+    raise ValueError("a mistake\nin two lines")
+
+
+def die(tell: Tell) -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def stop_itself(tell: Tell) -> None:
+    os.kill(os.getpid(), signal.SIGINT)
+    time.sleep(PATIENCE)
+
+
+def save_when_stopped(folder: Path, tell: Tell) -> None:
+    """As a training does: what is asked is noted, and heard of between two steps."""
+    with stop_requests() as stop:
+        (folder / "begun").write_text(str(os.getpid()))
+        until = time.monotonic() + PATIENCE
+        while not stop.requested and time.monotonic() < until:
+            time.sleep(0.05)
+    (folder / "saved").write_text("once")
+    raise Interrupted("saved")
+
+
+def never_stop(folder: Path, tell: Tell) -> None:
+    """Deaf to everything but a kill."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    (folder / "begun").write_text(str(os.getpid()))
+    time.sleep(PATIENCE)
+
+
+def crew_of_two(top: Path) -> None:
+    """For a process of its own, which is stopped or killed."""
+    folders = [top / "a", top / "b"]
+    for folder in folders:
+        folder.mkdir()
+    tasks = [Task(folder.name, partial(save_when_stopped, folder)) for folder in folders]
+    try:
+        work_off(tasks, 2, Heard(), top)
+    except KeyboardInterrupt as stopped:
+        (top / "told").write_text(str(stopped))

@@ -1,0 +1,113 @@
+"""A crew has processes of its own for tasks: what fails or dies costs the others nothing, and all can be stopped."""
+
+import os
+import signal
+import time
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from otprune.experiments.crew import crew
+from otprune.experiments.crew.crew import Task, work_off
+from otprune.experiments.news import Began, Said
+from otprune.training.failures import RunsFailed
+from tests import crew_tasks, processes
+from tests.crew_tasks import Heard, wait_for
+
+
+def crew_of_two(top: Path) -> processes.BaseProcess:
+    """Under way."""
+    process = processes.start(crew_tasks.crew_of_two, top)
+    for name in ("a", "b"):
+        wait_for(top / name / "begun")
+    return process
+
+
+def is_running(pid: int) -> bool:
+    status = Path(f"/proc/{pid}/status")
+    return status.exists() and "\nState:\tZ" not in status.read_text()
+
+
+def test_what_fails_or_dies_is_named_at_the_end_and_the_others_are_done(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    heard, mark = Heard(), partial(partial, crew_tasks.mark)
+    tasks = [
+        Task("fails", crew_tasks.fail),
+        Task("is-in-vain", mark(tmp_path / "in-vain"), after="fails"),
+        Task("dies", crew_tasks.die),
+        Task("crashes", crew_tasks.crash),
+        Task("is-stopped", crew_tasks.stop_itself),
+        Task("is-done", mark(tmp_path / "done")),
+    ]
+    with pytest.raises(RunsFailed) as failed:
+        work_off(tasks, 2, heard, tmp_path)
+    assert str(failed.value).splitlines() == [
+        "fails: it diverged",
+        "is-in-vain was not begun: it needs what fails was to make",
+        "dies: its process was killed by signal 9, as happens where memory runs out: try again with fewer processes",
+        "crashes: ValueError: a mistake",
+        "is-stopped: was stopped, though not from here: give the same command again to go on",
+    ]
+    assert heard.ends.keys() == {task.name for task in tasks} and heard.ends["is-done"] is None
+    assert not (tmp_path / "in-vain").exists() and (tmp_path / "done").read_text() != str(os.getpid())
+    assert Said("done", "marked", [f"process {(tmp_path / 'done').read_text()}"]) in heard.news
+    assert "in crash\n    raise ValueError" in capfd.readouterr().err
+
+
+def test_what_waits_begins_while_what_it_waited_for_goes_on(tmp_path: Path) -> None:
+    heard, begun = Heard(), tmp_path / "begun"
+    tasks = [
+        Task("first", partial(crew_tasks.free_and_wait, "second", begun, 60.0)),
+        Task("second", partial(crew_tasks.mark, begun), after="first"),
+    ]
+    work_off(tasks, 2, heard, tmp_path)
+    assert heard.ends == {"first": None, "second": None}
+    assert [news.run for news in heard.news if isinstance(news, Began)] == ["first", "second"]
+
+
+def test_no_more_are_at_work_than_asked_for(tmp_path: Path) -> None:
+    """Else the first would see the second begin, and end well."""
+    tasks = [
+        Task("first", partial(crew_tasks.free_and_wait, "", tmp_path / "begun", 2.0)),
+        Task("second", partial(crew_tasks.mark, tmp_path / "begun")),
+    ]
+    with pytest.raises(RunsFailed, match=r"first: AssertionError: .* was waited for in vain"):
+        work_off(tasks, 1, Heard(), tmp_path)
+    assert (tmp_path / "begun").exists()
+
+
+def test_ctrl_c_lets_all_save_themselves_once_and_says_how_to_go_on(tmp_path: Path) -> None:
+    process = crew_of_two(tmp_path)
+    os.kill(process.pid or 0, signal.SIGINT)
+    process.join()
+    assert [(tmp_path / name / "saved").read_text() for name in ("a", "b")] == ["once", "once"]
+    told = (tmp_path / "told").read_text()
+    assert told == f"stopped and saved in {tmp_path}: give the same command again to go on"
+
+
+def test_when_a_crew_is_killed_its_processes_save_themselves_and_end(tmp_path: Path) -> None:
+    process = crew_of_two(tmp_path)
+    pids = [int((tmp_path / name / "begun").read_text()) for name in ("a", "b")]
+    process.kill()
+    for name in ("a", "b"):
+        wait_for(tmp_path / name / "saved")
+    until = time.monotonic() + crew_tasks.PATIENCE
+    while any(map(is_running, pids)) and time.monotonic() < until:
+        time.sleep(0.05)
+    assert not any(map(is_running, pids))
+
+
+def test_what_does_not_stop_in_time_is_killed_and_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(crew, "SAVING_SECONDS", 1.0)
+
+    class Impatient(Heard):
+        def hear(self, news: object) -> None:
+            wait_for(tmp_path / "begun")
+            os.kill(os.getpid(), signal.SIGINT)
+
+    with pytest.raises(KeyboardInterrupt, match="but for what was done since their last checkpoints by deaf: give"):
+        work_off([Task("deaf", partial(crew_tasks.never_stop, tmp_path))], 1, Impatient(), tmp_path)
+    pid = int((tmp_path / "begun").read_text())
+    assert not is_running(pid)

@@ -64,6 +64,7 @@ def test_what_the_paper_prints_is_watched() -> None:
 def test_the_command_watches_what_is_printed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reproduce, "printed", lambda: {PRUNED.place: "finetune"})
     workshop = Workshop(tmp_path / "runs", tmp_path / "results", CPU, say=lambda text: None)
-    reproduce._run(Row("small", "A small row"), [PRUNED], scratch=False, workshop=workshop, screen=Console(quiet=True))
+    small = Row("small", "A small row")
+    reproduce._run(small, [PRUNED], scratch=False, workshop=workshop, processes=1, screen=Console(quiet=True))
     results = json.loads((tmp_path / "results" / f"{PRUNED.place}.json").read_text())["results"]
     assert list(results[BY_EPOCH]["finetune"]) == ["1", "2", "3"]

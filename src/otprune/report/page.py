@@ -13,6 +13,7 @@ from otprune.report.markdown import NONE, markdown_table, measured_with
 from otprune.report.points import counted, subject
 from otprune.report.scoreboard import NAME as SCOREBOARD
 from otprune.report.tables import TABLES
+from otprune.report.to_come import to_come
 from otprune.report.verdicts import Claim, Verdict
 
 INTRODUCTION = """\
@@ -37,6 +38,11 @@ OF_SEEDS = (
     "In an average of networks, one that was run with several seeds counts once, as their average; seeds that have not "
     "been through all stages that the claim is about are left out. Seeds of OT and NS are compared where both pruned "
     "the same training. The tables below say how many have been through which stage."
+)
+WORK = (
+    "What that takes, as fast as [a step of the unpruned network](../results/train_step) was on a GPU that it had for "
+    "itself. Several side by side are quicker, and so are pruned ones. Trainings whose weights nobody kept are made "
+    "again. For how long a network is trained from scratch is known once it is pruned: at most for twice the epochs."
 )
 BOLD = "Bold differences lie outside the paper's spread (one standard deviation)."
 
@@ -152,6 +158,8 @@ def _missing(records: Records) -> Iterator[str]:
     if waiting:
         yield "Waits for its runs, for which time on a GPU is all that is lacking:"
         yield "\n".join(waiting)
+        yield WORK
+        yield to_come(records)
 
 
 def _is_incomplete(row: Row, records: Records) -> bool:

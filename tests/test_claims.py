@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from statistics import pstdev
 from typing import Any
@@ -15,6 +14,7 @@ from otprune.experiments.reproduce.records import Records
 from otprune.experiments.reproduce.rows import row, seeds, slimming, sweep, sweeps_of_resnet20
 from otprune.report.chance import ALONE, SPREAD, above, reach
 from otprune.report.claims import claims, first_claims
+from otprune.report.gamma_claims import Groups, grouped
 from otprune.report.page import page
 from otprune.report.points import pruned_share
 from otprune.report.scoreboard import SUBJECTS
@@ -48,7 +48,7 @@ def test_two_seeds_differ_by_what_chance_is_taken_for() -> None:
     found = [Records(ROOT / "results").find(needed) for needed in seeds("cifar10", "ot")]
     accuracies = [100 * record.results["accuracy_finetuned"] for record in found if record]
     assert len(accuracies) == 11 and pstdev(accuracies) == pytest.approx(SPREAD, abs=0.01)
-    assert pytest.approx(2 * 2**0.5 * SPREAD, abs=0.05) == ALONE
+    assert ALONE == 0.7
 
 
 @pytest.mark.parametrize(
@@ -60,6 +60,9 @@ def test_two_seeds_differ_by_what_chance_is_taken_for() -> None:
         ([0.3, 0.4, 0.5], False, True),
         ([0.3, 0.4, 0.5], True, None),
         ([-0.1, 0.0, 0.1, 0.05], False, False),  # level, and known well enough to say so
+        ([0.03, 0.45, 0.87], False, None),  # it may well be more than half a point
+        ([0.05, 0.3, 0.55], False, None),  # three tell little: 0.3, give or take 0.6
+        ([-0.35, -0.3, -0.25], False, False),
         ([-2.0, 0.0, 2.0], False, None),
     ],
 )
@@ -286,30 +289,162 @@ def test_claims_of_rounds_say_which_way_was_not_run(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("negligible", "expected"), [(1e-5, Verdict.HOLDS), (1e-2, Verdict.FAILS)])
+@pytest.mark.parametrize("channels", [20, 40])
 def test_groups_of_scaling_factors_are_compared_but_for_outliers(
-    negligible: float, expected: Verdict, tmp_path: Path
+    channels: int, negligible: float, expected: Verdict, tmp_path: Path
 ) -> None:
-    """One of forty negligible ones lies beside the important ones; a layer with few of either is left out."""
-    gamma = [negligible] * 39 + [0.099] + [-0.1] * 40
+    """One of the negligible ones lies beside the important ones; a layer with few of either is left out."""
+    gamma = [negligible] * (channels - 1) + [0.099] + [-0.1] * channels
 
     def parted(results: dict[str, Any]) -> None:
         results["layers"] = [
-            {"name": name, "channels": len(found), "kept": 40, "threshold": 0.1, "negligible": 40}
-            for name, found in (("a", gamma), ("b", gamma[38:]))
+            {"name": name, "channels": len(found), "kept": channels, "threshold": 0.1, "negligible": number}
+            for name, found, number in (("a", gamma, channels), ("b", gamma[channels - 2 :], 2))
         ]
-        results["gammas"] = {"a": gamma, "b": gamma[38:]}
+        results["gammas"] = {"a": gamma, "b": gamma[channels - 2 :]}
 
     made_records.write(tmp_path, sweep("cifar10", "vgg14")[:1], changed(parted))
     judged, evidence = verdict(Records(tmp_path), "The smallest important scaling factor")
-    middle = {1e-5: "1e4", 1e-2: "1e1"}[negligible]
-    assert (
-        judged is expected and evidence == f"{VGG}: median {middle}, {middle} to {middle} in the middle half of 1 layer"
+    middle = {1e-5: "1e4", 1e-2: "10"}[negligible]
+    assert judged is expected and evidence.startswith(
+        f"{VGG}: median {middle}, {middle} to {middle} in the middle half; 1 with 2 % and 1 with 1 % left out; "
+        "in 1 of 2 layers; "
     )
+
+
+def test_scaling_factors_that_a_record_has_rounded_stay_in_their_group() -> None:
+    """The threshold is the smallest important one, in full: rounded, that lies below it."""
+    assert grouped([0.333333, 1e-6], negligible=1) == Groups([1e-6], [0.333333])
 
 
 def test_another_reading_of_a_claim_is_not_counted_again() -> None:
     found = claims(Records(NOWHERE))
     theirs = [claim for claim in found if not claim.is_new]
     counted = len(theirs) - sum(claim.again for claim in theirs)
-    assert f"Of the paper's {counted} claims 0 hold" in page(Records(NOWHERE), NOWHERE) and counted < len(theirs)
-    assert all(replace(claim, again=False).verdict is claim.verdict for claim in found)
+    assert f"Of the paper's {counted} claims {counted} are not" in page(Records(NOWHERE), NOWHERE)
+    assert counted < len(theirs)
+
+
+@pytest.mark.parametrize(("gain", "expected"), [(0.4, Verdict.HOLDS), (0.6, Verdict.FAILS)])
+def test_one_epoch_is_enough_where_the_others_gain_little(gain: float, expected: Verdict, tmp_path: Path) -> None:
+    late = changed(lambda found: found.update(accuracy_finetuned_1=0.92, accuracy_finetuned=0.92 + gain / 100))
+    made_records.write(tmp_path, sweep("cifar10", "vgg14"), late)
+    assert verdict(Records(tmp_path), "One epoch of fine-tuning is enough")[0] is expected
+
+
+@pytest.mark.parametrize(
+    ("network", "gain", "expected"),
+    [
+        ("vgg14", 0.3, Verdict.HOLDS),
+        ("vgg14", 0.0, Verdict.FAILS),
+        ("densenet121", 0.3, Verdict.HOLDS),
+        ("densenet121", 0.6, Verdict.FAILS),
+    ],
+)
+def test_from_scratch_is_better_than_fine_tuned_but_for_densenet(
+    network: str, gain: float, expected: Verdict, tmp_path: Path
+) -> None:
+    fresh = changed(lambda found: found.update(accuracy_finetuned=0.92, accuracy_scratch=0.92 + gain / 100))
+    made_records.write(tmp_path, sweep("cifar10", network, scratch=True), fresh)
+    assert verdict(Records(tmp_path), "Trained from scratch, OT's networks")[0] is expected
+
+
+def test_what_one_network_gains_from_scratch_is_not_told_from_chance(tmp_path: Path) -> None:
+    fresh = changed(lambda found: found.update(accuracy_finetuned=0.92, accuracy_scratch=0.923))
+    for network in ("vgg14", "densenet121"):
+        made_records.write(tmp_path, sweep("cifar10", network, scratch=True)[:1], fresh)
+        assert verdict(Records(tmp_path), "Trained from scratch, OT's networks")[0] is Verdict.UNDECIDED
+
+
+@pytest.mark.parametrize(("removed", "expected"), [(["layer1.0"], Verdict.HOLDS), ([], Verdict.FAILS)])
+def test_branches_go_where_some_network_lost_one(removed: list[str], expected: Verdict, tmp_path: Path) -> None:
+    needs = sweeps_of_resnet20()["OT"]
+    made_records.write(tmp_path, needs)
+    made_records.write(tmp_path, needs[-1:], changed(lambda found: found.update(removed=removed)))
+    assert verdict(Records(tmp_path), "Whole branches of residual networks")[0] is expected
+
+
+def of_seeds(folder: Path, *values: tuple[dict[str, Any], dict[str, Any]]) -> Records:
+    """For each seed what is measured of OT, and of NS, made of one training on CIFAR-10."""
+    for seed, both in enumerate(values):
+        for rule, change in zip(("ot", "ns"), both, strict=True):
+            found = {"accuracy_sparse": 0.93, **change}
+            made_records.write(folder, seeds("cifar10", rule)[seed : seed + 1], changed(lambda r, f=found: r.update(f)))
+    return Records(folder)
+
+
+def costing(share: float, kept: int) -> dict[str, Any]:
+    after = {kind: round(cost * share) for kind, cost in made_records.BEFORE.items()}
+    layers = [{"name": "features.1", "channels": 64, "kept": kept, "threshold": 0.1, "negligible": 64 - kept}]
+    return {"cost_after": after, "layers": layers}
+
+
+@pytest.mark.parametrize(
+    ("shares", "kept", "expected"),
+    [
+        ((0.385, 0.390, 0.395), 20, Verdict.HOLDS),
+        ((0.415, 0.420, 0.425), 20, Verdict.FAILS),
+        ((0.34, 0.40, 0.44), 20, Verdict.UNDECIDED),
+        ((0.385, 0.390, 0.395), 22, Verdict.UNDECIDED),  # with more channels than NS
+        ((0.385, 0.390), 20, Verdict.UNDECIDED),  # too few seeds
+    ],
+)
+def test_fewer_flops_count_over_seeds_with_as_many_channels(
+    shares: tuple[float, ...], kept: int, expected: Verdict, tmp_path: Path
+) -> None:
+    found = of_seeds(tmp_path, *((costing(share, kept), costing(0.405, 20)) for share in shares))
+    assert verdict(found, "Over the seeds, with the same channels")[0] is expected
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "expected"),
+    [
+        ((0.92, 0.92, 0.92), (0.900, 0.898, 0.902), Verdict.HOLDS),
+        ((0.900, 0.898, 0.902), (0.92, 0.92, 0.92), Verdict.FAILS),
+        ((0.92, 0.92, 0.50), (0.92, 0.92, 0.92), Verdict.UNDECIDED),  # one seed tells little
+        ((0.92, 0.92, 0.92), (0.92, 0.92, 0.92), Verdict.FAILS),
+    ],
+)
+def test_less_damage_over_seeds_is_told_by_the_mean_of_their_differences(
+    ours: tuple[float, ...], theirs: tuple[float, ...], expected: Verdict, tmp_path: Path
+) -> None:
+    pairs = [({"accuracy_pruned": a}, {"accuracy_pruned": b}) for a, b in zip(ours, theirs, strict=True)]
+    assert verdict(of_seeds(tmp_path, *pairs), "New: at the same λ, too, OT damages")[0] is expected
+
+
+@pytest.mark.parametrize(("further", "expected"), [(0.96, Verdict.HOLDS), (0.94, Verdict.FAILS)])
+def test_rounds_are_stable_where_each_takes_little_of_what_is_left(
+    further: float, expected: Verdict, tmp_path: Path
+) -> None:
+    needed = next(needed for needed in row("iterative").needs if needed.restart == "finetuned")
+    content = made_records.record(needed)
+    for number, one in enumerate(content["rounds"]):
+        one["flops"] = 0.5 * further**number
+    made_records.write(tmp_path, [needed], lambda _: content)
+    assert verdict(Records(tmp_path), "Iterative OT is stable")[0] is expected
+
+
+@pytest.mark.parametrize(("behind", "expected"), [(1.0, Verdict.HOLDS), (0.0, Verdict.FAILS), (-1.0, Verdict.FAILS)])
+def test_one_shot_is_compared_with_each_round_of_slimming(behind: float, expected: Verdict, tmp_path: Path) -> None:
+    needed = next(needed for needed in row("iterative").needs if needed.experiment.pruning.rule == "ns")
+    content = made_records.record(needed)
+    for one in content["rounds"]:
+        one["accuracy"] = 0.93 - behind / 100
+    made_records.write(tmp_path, [needed], lambda _: content)
+    level = changed(lambda found: found.update(accuracy_finetuned=0.93))
+    made_records.write(tmp_path, sweep("cifar10", "vgg14"), level)
+    assert verdict(Records(tmp_path), "OT in one shot is more accurate")[0] is expected
+
+
+@pytest.mark.parametrize(("flops", "expected"), [(147e6, Verdict.HOLDS), (150e6, Verdict.UNDECIDED)])
+def test_the_headline_is_that_of_the_best_network_that_is_as_small(
+    flops: float, expected: Verdict, tmp_path: Path
+) -> None:
+    """To within what the paper rounds; a smaller one is less accurate, which tells nothing of this one."""
+    for needed, cost, accuracy in zip(sweep("cifar100", "densenet121"), (flops, 1e8), (0.77, 0.70), strict=False):
+        after = {"flops": cost, "parameters": 700_000, "macs": 1}
+        change = {"accuracy_finetuned": accuracy, "cost_after": after}
+        made_records.write(tmp_path, [needed], changed(lambda found, change=change: found.update(change)))
+        if expected is Verdict.UNDECIDED:
+            break
+    assert verdict(Records(tmp_path), "DenseNet-121 on CIFAR-100")[0] is expected

@@ -28,7 +28,13 @@ def write(folder: Path, accuracy: float, times: float) -> Records:
 
 @pytest.mark.parametrize(
     ("accuracy", "times", "expected"),
-    [(0.931, 2.5, Verdict.HOLDS), (0.931, 2.4, Verdict.FAILS), (0.929, 2.5, Verdict.FAILS)],
+    [
+        (0.938, 2.5, Verdict.HOLDS),
+        (0.938, 2.4, Verdict.FAILS),
+        (0.922, 2.5, Verdict.FAILS),
+        (0.931, 2.5, Verdict.UNDECIDED),  # another training may be 0.7 points below
+        (0.929, 2.5, Verdict.UNDECIDED),
+    ],
 )
 def test_the_claim_asks_for_both_speed_and_accuracy(
     accuracy: float, times: float, expected: Verdict, tmp_path: Path
@@ -37,12 +43,13 @@ def test_the_claim_asks_for_both_speed_and_accuracy(
     assert claim.verdict is expected
     gained = f"{times:.2f}× with {100 * (accuracy - 0.93):+.2f} points"
     told = f"the fastest that are so accurate: fine-tuned, λ=2e-4, {gained}"
-    assert claim.evidence == (told if accuracy > 0.93 else "no network is as accurate")
+    by_chance = ", which chance may explain" if expected is Verdict.UNDECIDED else ""
+    assert claim.evidence == (told if accuracy > 0.93 else "no network is as accurate") + by_chance
 
 
 @pytest.mark.parametrize(
     ("accuracy", "times", "expected"),
-    [(0.884, 4.3, Verdict.HOLDS), (0.884, 4.2, Verdict.FAILS), (0.883, 4.3, Verdict.FAILS)],
+    [(0.891, 4.3, Verdict.HOLDS), (0.891, 4.2, Verdict.FAILS), (0.876, 4.3, Verdict.FAILS)],
 )
 def test_a_little_may_be_lost_where_more_is_gained(
     accuracy: float, times: float, expected: Verdict, tmp_path: Path

@@ -5,11 +5,14 @@ from collections.abc import Sequence
 from statistics import fmean, stdev
 
 SPREAD = 0.24  # points: the standard deviation of VGG-14's accuracy on CIFAR-10 over eleven seeds
-SURE = 2.0  # standard errors
+SURE = 2.0  # standard deviations, where they are known
 ENOUGH = 3  # trainings that tell by themselves how far they spread
 CLOSE = 0.5  # points of accuracy
 ALONE = round(SURE * SPREAD * math.sqrt(2), 1)
 """Points by which the accuracies of two trainings may differ by chance."""
+
+# Standard errors that a mean of 3, 4, ... values may be off by, with 95 percent of certainty: Student's t.
+STUDENT = (4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26, 2.23)
 
 
 def reach(values: Sequence[float], alone: bool = False) -> float:
@@ -18,20 +21,62 @@ def reach(values: Sequence[float], alone: bool = False) -> float:
     `alone` says that they rest on a single training, as all ratios that Network Slimming prunes do.
 
     >>> round(reach([1.0, 2.0, 3.0]), 2), reach([1.0, 2.0, 3.0], alone=True)
-    (1.15, 0.7)
+    (2.48, 0.7)
     """
-    return ALONE if alone or len(values) < ENOUGH else SURE * stdev(values) / math.sqrt(len(values))
+    return ALONE if alone or len(values) < ENOUGH else _student(values) * stdev(values) / math.sqrt(len(values))
+
+
+def leans(values: Sequence[float], alone: bool = False) -> bool | None:
+    """Whether some differences are above zero on average, or below, by more than chance; None where neither is so.
+
+    >>> leans([0.4, 0.5, 0.6]), leans([-3.0]), leans([-0.1, 0.0, 0.1])
+    (True, False, None)
+    """
+    mean = fmean(values)
+    return mean > 0 if abs(mean) > reach(values, alone) else None
+
+
+def are_level(values: Sequence[float], alone: bool = False) -> bool:
+    """Whether the mean of some differences is near zero even where chance has brought it nearer.
+
+    >>> are_level([-0.1, 0.0, 0.1]), are_level([0.0])
+    (True, False)
+    """
+    return abs(fmean(values)) + reach(values, alone) <= CLOSE
 
 
 def above(values: Sequence[float], alone: bool = False) -> bool | None:
     """Whether some differences are above zero on average, by more than chance; None where that cannot be told.
 
-    They are not where their mean is near zero and known well enough: to within what counts as close.
+    They are not where they are level.
 
     >>> above([0.4, 0.5, 0.6]), above([-0.1, 0.0, 0.1]), above([0.4]), above([-3.0])
     (True, False, None, False)
     """
-    mean, margin = fmean(values), reach(values, alone)
-    if abs(mean) > margin:
-        return mean > 0
-    return None if margin > CLOSE else False
+    leaning = leans(values, alone)
+    return False if leaning is None and are_level(values, alone) else leaning
+
+
+def alike(values: Sequence[float], alone: bool = False) -> bool | None:
+    """Whether what differs by these is the same but for chance; None where that cannot be told.
+
+    >>> alike([-0.1, 0.0, 0.1]), alike([0.4]), alike([0.8])
+    (True, None, False)
+    """
+    if are_level(values, alone):
+        return True
+    return None if leans(values, alone) is None else False
+
+
+def lowest(values: Sequence[float]) -> float:
+    """How low another value of the same kind may lie by chance.
+
+    >>> round(lowest([1.0, 2.0, 3.0]), 2)
+    -2.97
+    """
+    return fmean(values) - _student(values) * stdev(values) * math.sqrt(1 + 1 / len(values))
+
+
+def _student(values: Sequence[float]) -> float:
+    """Of so many values; the table's last number is a little too much for more."""
+    return STUDENT[min(len(values) - ENOUGH, len(STUDENT) - 1)]

@@ -1,7 +1,7 @@
 """docs/reproduction.md: which claims of the paper hold here, every table and figure, and what could not be run."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from otprune.experiments.reproduce.records import Record, Records
@@ -22,18 +22,23 @@ INTRODUCTION = """\
 All tables, figures and verdicts on this page are made from the records under [results/](../results) by `make
 reproduction`; the remarks below them are written by hand. `otprune reproduce NAME` runs what has no record yet and
 draws what is there; `otprune reproduce` lists all. Accuracy is that of the last checkpoint on the test images. FLOPs
-are counted as the paper counts them. NS is Network Slimming, OT is Optimal Thresholding; pruned networks have no masks,
-their channels are gone. NS trains with a λ of its own, as in the paper, but for the statistics over seeds, where both
-train with the same."""
+are counted as the paper counts them. OT is Optimal Thresholding, NS is Network Slimming. Both train with a penalty, λ
+times the sum of the batch norms' scaling factors |γ|, and take out the channels whose γ are small: they are gone, not
+masked. NS trains with a λ of its own, as in the paper, but for the statistics over seeds, where both train with the
+same. It has one threshold for all layers, which may remove whole ones. Then one channel of each is kept, and the
+network, *broken*, mostly guesses."""
 WORDS = f"""\
 - **As pruned**: nothing was done since; the shift β of a channel that went is lost. **β folded**: it is moved into the
   next layer. **Recalibrated**: batch-norm statistics are re-estimated on training images, which trains nothing.
-- **Fine-tuned**: 40 epochs at a rate of 0.001. **From scratch**: the pruned network from fresh weights, for as many
-  FLOPs as the unpruned one was trained with, but at most twice the epochs.
+- **Fine-tuned**: 40 epochs at a rate of 0.001; ResNet-20 for 12, after ISTA for 125 at 0.01. **From scratch**: the
+  pruned network from fresh weights, for as many FLOPs as the unpruned one was trained with, but at most twice the
+  epochs.
 - **Broken by NS**: its threshold would have removed whole layers; one channel of each was kept.
-- **Chance**: what rests on one training each counts from {ALONE:g} points on, twice what two seeds differ by; what
-  rests on several counts from two standard errors on. A claim that one network is more accurate does not hold where
-  both are level to within {CLOSE:g} points; where that cannot be told either, it is neither."""
+- **Chance**: where trainings are compared, a difference between single ones counts from {ALONE:g} points on, twice what
+  two seeds differ by, and the mean of several where it is off zero with 95 % of certainty (Student's t). A claim that
+  one network is more accurate does not hold where both are level, surely to within {CLOSE:g} points; where that cannot
+  be told either, it is neither. What becomes of one and the same network by a further stage or another threshold is
+  judged as measured, and so are the goals of `best`, by the mean of their seeds."""
 OF_SEEDS = (
     "In an average of networks, one that was run with several seeds counts once, as their average; seeds that have not "
     "been through all stages that the claim is about are left out. Seeds of OT and NS are compared where both pruned "
@@ -44,6 +49,12 @@ WORK = (
     "itself. Several side by side are quicker, and so are pruned ones. Trainings whose weights nobody kept are made "
     "again. For how long a network is trained from scratch is known once it is pruned: at most for twice the epochs."
 )
+COUNTED = {
+    Verdict.HOLDS: ("holds", "hold"),
+    Verdict.FAILS: ("does not", "do not"),
+    Verdict.UNDECIDED: ("cannot be told from what was measured", "cannot be told from what was measured"),
+    Verdict.OPEN: ("is not measured yet", "are not measured yet"),
+}
 BOLD = "Bold differences lie outside the paper's spread (one standard deviation)."
 
 
@@ -77,20 +88,22 @@ def _seconds(record: Record) -> float:
     return total
 
 
-def _verdicts(found: Iterable[Claim]) -> list[int]:
-    """How many of the claims hold, how many do not, how many cannot be told, and how many wait."""
-    counts = Counter(claim.verdict for claim in found if not claim.again)
-    return [counts[verdict] for verdict in (Verdict.HOLDS, Verdict.FAILS, Verdict.UNDECIDED, Verdict.OPEN)]
+def _counts(found: Sequence[Claim]) -> str:
+    """How many of the claims hold, how many do not, and so on."""
+    counts = Counter(claim.verdict for claim in found)
+    told = {verdict: words for verdict, words in COUNTED.items() if counts[verdict]}
+    parts = [f"{counts[verdict]} {words[min(counts[verdict], 2) - 1]}" for verdict, words in told.items()]
+    return " and ".join([", ".join(parts[:-1]), *parts[-1:]] if len(parts) > 1 else parts)
 
 
 def _claims(records: Records, remarks: Path) -> Iterator[str]:
     found = claims(records)
     yield "## Which claims hold here"
-    theirs, new = (_verdicts(claim for claim in found if claim.is_new is is_new) for is_new in (False, True))
+    counted_once = [claim for claim in found if not claim.again]
+    theirs, new = ([claim for claim in counted_once if claim.is_new is is_new] for is_new in (False, True))
     yield (
-        f"Of the paper's {sum(theirs)} claims {theirs[0]} hold wherever it can be told, {theirs[1]} do not, for "
-        f"{theirs[2]} what was measured cannot tell, and {theirs[3]} could not be measured yet; of {sum(new)} that are "
-        f"new here it is {new[0]}, {new[1]}, {new[2]} and {new[3]}. A claim that can be read in two ways counts once."
+        f"Of the paper's {len(theirs)} claims {_counts(theirs)}. Of {len(new)} that are new here {_counts(new)}. A "
+        f"claim holds if it does wherever that can be told, and counts once if it can be read in two ways."
         f"{_not_run(records)}"
     )
     yield "\n".join(map(_in_short, first_claims(records)))

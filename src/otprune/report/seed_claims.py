@@ -7,7 +7,7 @@ from typing import Any
 from otprune.experiments import paper
 from otprune.experiments.reproduce.records import Records
 from otprune.experiments.reproduce.rows import seeds
-from otprune.report.chance import ENOUGH, above
+from otprune.report.chance import ENOUGH, above, leans
 from otprune.report.columns import MODEL
 from otprune.report.points import DATA_NAMES, counted, emptied_layers, pruned_share, subject
 from otprune.report.verdicts import ROUNDING, Claim, averaged, by_chance, listed
@@ -26,10 +26,11 @@ def cheaper_over_seeds(records: Records) -> Claim:
     """
     text = "Over the seeds, with the same channels or fewer, OT's VGG-14 has fewer FLOPs than NS's."
     found = _found(records)
-    shares = {data: fmean(map(_flops, those)) for data, those in found.items()}
-    judged = _judged(found, {data: shares[data] < 1 if _is_fair(those) else None for data, those in found.items()})
+    shares = {data: [100 * _flops(both) for both in those] for data, those in found.items()}
+    fewer = {data: leans([100 - share for share in one]) for data, one in shares.items()}
+    judged = _judged(found, {data: fewer[data] if _is_fair(those) else None for data, those in found.items()})
     evidence = [
-        f"{DATA_NAMES[data]}: {100 * shares[data]:.1f} % of NS's FLOPs with {_told(those)}"
+        f"{DATA_NAMES[data]}: {fmean(shares[data]):.1f} % of NS's FLOPs with {_told(those)}"
         for data, those in found.items()
     ]
     return Claim("same λ, over seeds: OT has fewer FLOPs than NS", text, judged, listed(evidence), ROW, _asked())
@@ -84,13 +85,9 @@ def less_damage_over_seeds(records: Records) -> Claim:
     text = "New: at the same λ, too, OT damages VGG-14 less than NS does without any training."
     told = {data: list(filter(_tell_damage, those)) for data, those in _found(records).items()}
     damages = {data: [tuple(map(_damage, both)) for both in those] for data, those in told.items() if those}
-    by_rule = {data: tuple(zip(*those, strict=True)) for data, those in damages.items()}
-    evidence = [
-        f"{DATA_NAMES[data]}: OT loses {_middle_and_worst(ours)}, NS {_middle_and_worst(theirs)}, of "
-        f"{counted(len(ours), 'seed')}{_too_few(ours)}"
-        for data, (ours, theirs) in by_rule.items()
-    ]
-    judged = _judged(damages, {data: fmean(ours) < fmean(theirs) for data, (ours, theirs) in by_rule.items()})
+    saved = {data: [theirs - ours for ours, theirs in those] for data, those in damages.items()}
+    evidence = [f"{DATA_NAMES[data]}: {_losses(those)}{_too_few(those)}" for data, those in damages.items()]
+    judged = _judged(damages, {data: above(one) for data, one in saved.items()})
     return Claim("New: at the same λ, too, OT does less damage than NS", text, judged, listed(evidence), ROW, _asked())
 
 
@@ -139,6 +136,14 @@ def _tell_damage(both: Both) -> bool:
 def _damage(one: Mapping[str, Any]) -> float:
     """Points of accuracy that pruning alone costs."""
     return 100 * (float(one["accuracy_sparse"]) - float(one["accuracy_pruned"]))
+
+
+def _losses(damages: Sequence[tuple[float, ...]]) -> str:
+    ours, theirs = zip(*damages, strict=True)
+    saved = [lost - own for own, lost in damages]
+    told = f"OT loses {_middle_and_worst(ours)}, NS {_middle_and_worst(theirs)}"
+    less = f"{abs(fmean(saved)):.2f} points {'less' if fmean(saved) > 0 else 'more'}"
+    return f"{told}, OT {less} on average of {counted(len(saved), 'seed')}{by_chance(saved)}"
 
 
 def _middle_and_worst(damages: Sequence[float]) -> str:

@@ -8,7 +8,7 @@ one channel.
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from statistics import fmean
+from statistics import fmean, median
 
 from otprune.experiments import paper
 from otprune.report.chance import CLOSE, above
@@ -113,7 +113,7 @@ def less_damage(pairs: Sequence[Pair]) -> Claim:
         "somewhere, and nowhere more."
     )
     name = "before any fine-tuning, OT does less damage than NS"
-    return _compared(name, text, pairs, "pruned", 0.0, _is_behind_nowhere, "without-training")
+    return _compared(name, text, pairs, "pruned", 0.0, _is_behind_nowhere, "without-training", _in_the_median)
 
 
 SLIMMING_CLAIMS: tuple[Callable[[Sequence[Pair]], Claim], ...] = (
@@ -138,9 +138,29 @@ def _is_behind_nowhere(values: Sequence[float]) -> bool:
     return min(values) >= -CLOSE and max(values) > CLOSE
 
 
-def _compared(name: str, text: str, pairs: Sequence[Pair], stage: str, least: float, judge: Judge, row: str) -> Claim:
+def _in_the_median(values: Sequence[float]) -> str:
+    """Most may be alike, and one be far off."""
+    return f", {median(values):+.2f} in the median"
+
+
+def _compared(
+    name: str,
+    text: str,
+    pairs: Sequence[Pair],
+    stage: str,
+    least: float,
+    judge: Judge,
+    row: str,
+    more: Callable[[Sequence[float]], str] = lambda values: "",
+) -> Claim:
     found, intact = (_margins(those, stage, least) for those in (pairs, _intact(pairs)))
-    evidence = listed([_told(where, intact.get(where, []), values) for where, values in found.items()])
+    whole = {where: intact.get(where, []) for where in found}
+    evidence = listed(
+        [
+            _told(where, whole[where], values, more(whole[where]) if whole[where] else "")
+            for where, values in found.items()
+        ]
+    )
     judged = {where: judge(values) for where, values in found.items()}
     return Claim(name, text, judged, evidence, row, asked(pairs))
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from statistics import fmean
 
-from otprune.report.chance import CLOSE, above
+from otprune.report.chance import CLOSE, above, alike
 from otprune.report.costs import Pair, asked
 from otprune.report.margins import gaps
 from otprune.report.points import counted
@@ -45,9 +45,7 @@ def scratch_above_finetuned(pairs: Sequence[Pair]) -> Claim:
     'not yet measured'
     """
     found = {(p.model, p.name): one for p in pairs if (one := gaps(p.ot, "scratch", "finetuned"))}
-    judged = {
-        name: abs(fmean(one)) < CLOSE if model == "densenet121" else above(one) for (model, name), one in found.items()
-    }
+    judged = {name: (alike if model == "densenet121" else above)(one) for (model, name), one in found.items()}
     text = "Trained from scratch, OT's networks are more accurate than fine-tuned, except DenseNet's, which are alike."
     evidence = [f"{averages({name: one})}{by_chance(one)}" for (_, name), one in found.items()]
     name = "OT's networks are better from scratch than fine-tuned"

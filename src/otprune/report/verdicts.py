@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from statistics import fmean
 
-from otprune.report.chance import CLOSE, reach
+from otprune.report.chance import are_level, leans, reach
 
 HIGH_SPARSITY = 50.0  # percent of the FLOPs
 FEW = 0.05  # of the FLOPs that are left
@@ -102,13 +102,15 @@ def averaged(values: Sequence[float], what: str = "network", several: str = "") 
 def by_chance(values: Sequence[float], alone: bool = False) -> str:
     """Words to add where the mean of some differences is no larger than chance may make it.
 
-    >>> by_chance([-0.25]), by_chance([-0.2, 0.0, 0.2]), by_chance([1.5])
-    (', which chance may explain (±0.70)', ', level to within 0.23', '')
+    >>> by_chance([-0.25]), by_chance([-0.1, 0.0, 0.1]), by_chance([1.5])
+    (', which chance may explain (±0.70)', ', level to within 0.25', '')
     """
-    margin = reach(values, alone)
-    if abs(fmean(values)) > margin:
+    if leans(values, alone) is not None:
         return ""
-    return f", level to within {margin:.2f}" if margin <= CLOSE else f", which chance may explain (±{margin:.2f})"
+    margin = reach(values, alone)
+    if are_level(values, alone):
+        return f", level to within {abs(fmean(values)) + margin:.2f}"
+    return f", which chance may explain (±{margin:.2f})"
 
 
 def listed(parts: Sequence[str]) -> str:

@@ -80,6 +80,28 @@ def test_runs_and_sweeps_have_folders_of_their_own(tmp_path: Path) -> None:
     assert not (tmp_path / "sweep/config.json").exists() and not list((tmp_path / "run").glob("*-seed0"))
 
 
+def test_rounds_and_sweeps_have_folders_of_their_own(tmp_path: Path) -> None:
+    """Else a round would count as a seed."""
+    flags = {"model": "digits_net", "data": "digits", "device": "cpu", "epochs": 0, "finetune_epochs": 0, "lam": "1e-4"}
+    assert run_here("sweep", **flags, out=tmp_path / "sweep").code == 0
+    assert run_here("iterate", **flags, out=tmp_path / "rounds", rounds=1).code == 0
+    around = run_here("sweep", **flags, out=tmp_path / "rounds")
+    told = f"{tmp_path / 'rounds'}: has rounds.json, so it belongs to rounds. Use another folder for a sweep.\n"
+    assert (around.code, around.err) == (1, told)
+    within = run_here("iterate", **flags, out=tmp_path / "sweep", rounds=1)
+    told = f"{tmp_path / 'sweep'}: holds the runs lam1e-4-seed0. Use another folder for rounds.\n"
+    assert (within.code, within.err) == (1, told)
+    for verb, out in (("sweep", "sweep"), ("iterate", "rounds")):
+        assert run_here(verb, **flags, out=tmp_path / out).code == 0
+
+
+def test_what_other_programs_call_a_configuration_is_no_run(tmp_path: Path) -> None:
+    (tmp_path / "project/bert").mkdir(parents=True)
+    (tmp_path / "project/bert/config.json").write_text('{"model": "bert", "hidden_size": 768}')
+    flags = {"model": "digits_net", "data": "digits", "device": "cpu", "epochs": 0, "finetune_epochs": 0}
+    assert run_here("run", **flags, out=tmp_path / "project").code == 0
+
+
 def test_a_grid_that_grows_by_a_network_goes_on_with_what_there_is(tmp_path: Path) -> None:
     first, second = "tests.small_runs:net", "tests.processes:net"
     asked: dict[str, object] = {"data": "digits", "device": "cpu", "epochs": 1, "finetune_epochs": 0, "lam": "1e-3"}

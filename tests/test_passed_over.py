@@ -36,7 +36,7 @@ def test_a_flag_that_the_rule_would_pass_over_is_refused(rule: str, name: str) -
 
 def test_steering_to_what_ot_keeps_is_of_no_use_to_the_rule_ns() -> None:
     asked = DIGITS | {"training.target_flops": 0.3}
-    with pytest.raises(TrainingError, match=r"training\.target_flops is of no use to the rule ns: give --rule ot"):
+    with pytest.raises(TrainingError, match=r"target_flops is of no use to the rule ns, since λ is .*: give --rule ot"):
         resolved(asked | {"pruning.rule": "ns"})
     assert resolved(asked).training.target_flops == 0.3
 
@@ -49,6 +49,12 @@ def test_how_to_fine_tune_is_of_no_use_without_it(name: str, value: object) -> N
     with pytest.raises(TrainingError, match=f"{name} is of no use without fine-tuning: give --finetune-epochs, or"):
         resolved(asked | {"finetuning.epochs": 0})
     assert resolved(asked | {"finetuning.epochs": 1})
+
+
+@pytest.mark.parametrize(("name", "value"), [("distill", 0.0), ("report_after", ())])
+def test_what_asks_for_nothing_is_let_through(name: str, value: object) -> None:
+    """As programs do that give every flag."""
+    assert resolved(DIGITS | {"finetuning.epochs": 0, f"finetuning.{name}": value}).finetuning.epochs == 0
 
 
 def test_nothing_is_measured_past_the_last_epoch() -> None:

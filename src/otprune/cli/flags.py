@@ -131,21 +131,21 @@ def _shown(default: Any) -> str:
 
 def _read(name: str, value: Any) -> Any:
     kind = kinds(Experiment)[name]
-    return numbers(value, get_args(kind)[0], argument(name)) if get_origin(kind) is tuple else value
+    return numbers(value, get_args(kind)[0], flag(name)) if get_origin(kind) is tuple else value
 
 
-def numbers(text: str, kind: type, flag: str) -> tuple[Any, ...]:
+def numbers(text: str, kind: type, given_by: str) -> tuple[Any, ...]:
     """Numbers separated by commas.
 
-    >>> numbers("0.5, 0.75", float, "decay_at")
+    >>> numbers("0.5, 0.75", float, "--decay-at")
     (0.5, 0.75)
     """
-    return tuple(_number(part.strip(), kind, flag) for part in text.split(",") if part.strip())
+    return tuple(_number(part.strip(), kind, given_by) for part in text.split(",") if part.strip())
 
 
-def _number(text: str, kind: type, flag: str) -> Any:
+def _number(text: str, kind: type, given_by: str) -> Any:
     try:
         return kind(text)
     except ValueError as error:
         what = "a whole number" if kind is int else "a number"
-        raise typer.BadParameter(f"{text!r} is not {what}", param_hint=f"--{flag.replace('_', '-')}") from error
+        raise typer.BadParameter(f"{text!r} is not {what}", param_hint=given_by) from error

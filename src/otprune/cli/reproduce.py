@@ -17,6 +17,7 @@ from otprune.cli.running import console, errors_in_one_line, reports, say
 from otprune.cli.targets import require_target
 from otprune.errors import OtpruneError, TrainingError
 from otprune.experiments import stages
+from otprune.experiments.folder import some
 from otprune.experiments.following import OnScreen
 from otprune.experiments.reporting import Several
 from otprune.experiments.reproduce.jobs import Job, jobs
@@ -32,7 +33,6 @@ from otprune.experiments.runs_table import RunsTable, moving
 from otprune.training.loop import chosen_device
 
 ILSVRC = "ilsvrc"
-SHOWN = 4
 REFUSED = "refused"
 Shown = Annotated[str | None, typer.Argument(help="A table or figure of the paper; without one, all are listed.")]
 
@@ -154,13 +154,9 @@ def _announced(needs: Sequence[Needed], workshop: Workshop, scratch: bool) -> st
     if not lacking:
         return f"nothing to run: {len(needs)} of {len(needs)} records are in {workshop.results}"
     others = [place for place in to_train(records.lacking(needs, scratch=False), workshop) if place not in lacking]
-    first = f"; first the shared training of {_some(others)}" if others else ""
-    found = f"{len(lacking)} of {len(needs)} records that {workshop.results} lacks: {_some(lacking)}"
+    first = f"; first the shared training of {some(others)}" if others else ""
+    found = f"{len(lacking)} of {len(needs)} records that {workshop.results} lacks: {some(lacking)}"
     return f"to run on {workshop.device}: {found}{first}"
-
-
-def _some(names: Sequence[str]) -> str:
-    return ", ".join([*names[:SHOWN], *(["…"] if len(names) > SHOWN else [])])
 
 
 def _draw(asked: Row, records: Undamaged, figures: Path, screen: Console) -> None:
@@ -172,7 +168,7 @@ def _draw(asked: Row, records: Undamaged, figures: Path, screen: Console) -> Non
     if asked.name in FIGURES:
         said += [f"drawn {path}" for path in draw(asked.name, records, figures)]
     if said and records.refused:
-        said.append(f"made without what is refused: {_some(list(records.refused))}")
+        said.append(f"made without what is refused: {some(list(records.refused))}")
     for text in said:
         screen.print(text, markup=False, highlight=False, soft_wrap=True)
 

@@ -119,7 +119,7 @@ def verify_threshold(
     device: Device = "auto",
 ) -> None:
     """Prune a trained run at thresholds shifted up and down, and fine-tune: are the thresholds at the edge?"""
-    wanted = numbers(shifts, float, "shifts")
+    wanted = numbers(shifts, float, "--shifts")
     with errors_in_one_line():
         require_begun(out)
         screen = console()

@@ -128,7 +128,7 @@ def _written(lams: str) -> list[str]:
     found = [part.strip() for part in lams.split(",") if part.strip()]
     if not found:
         raise typer.BadParameter("there is no number in it", param_hint="--lam")
-    numbers(",".join(found), float, "lam")
+    numbers(",".join(found), float, "--lam")
     return found
 
 

@@ -16,6 +16,7 @@ from otprune.training.checkpoint import checkpoints
 
 CONFIGURATION = "config.json"
 RESULTS, RECORD = "results.json", "record.json"
+ROUNDS_ASKED = "rounds.json"  # how many rounds there are to be
 SPARSE, PRUNED = "sparse.safetensors", "pruned.safetensors"
 FINETUNED, SCRATCH = "finetuned.safetensors", "scratch.safetensors"
 FRESH = "fresh.safetensors"  # what the next of several rounds starts from, where that is not what was fine-tuned
@@ -30,7 +31,7 @@ WAYS_OUT = {
     "commands make all of them again, from the last checkpoints.",
     "provenance.json": "Delete it: it only tells what the stages so far ran on.",
     RECORD: "Delete it: the same command writes it anew.",
-    "rounds.json": "Delete it, and say with --rounds how many there are to be.",
+    ROUNDS_ASKED: "Delete it, and say with --rounds how many there are to be.",
     "export.json": "Delete it, and export again what it told of.",
 }
 
@@ -136,6 +137,35 @@ def claim(folder: Path, experiment: Experiment) -> None:
     write_json(folder / CONFIGURATION, experiment.to_dict())
 
 
+def runs_in(folder: Path) -> list[str]:
+    """The names of the folders in it that belong to runs; other programs, too, have files of that name.
+
+    >>> runs_in(Path("nowhere"))
+    []
+    """
+    found = ((path.parent.name, found_in(path) or {}) for path in folder.glob(f"*/{CONFIGURATION}"))
+    return sorted(name for name, content in found if {"model", "data", "training"} <= content.keys())
+
+
+def some(names: Sequence[str]) -> str:
+    """The first of them, in words.
+
+    >>> some(["a", "b", "c", "d"])
+    'a, b, c, …'
+    """
+    return ", ".join([*names[:SHOWN], *(["…"] if len(names) > SHOWN else [])])
+
+
+def require_no_rounds(folder: Path, what: str) -> None:
+    """Refuse a folder of rounds for something that has folders of runs of its own.
+
+    >>> require_no_rounds(Path("nowhere"), "a sweep")
+    """
+    found = [name for name in (ROUNDS_ASKED, RECORD) if (folder / name).exists()]
+    if found:
+        raise TrainingError(f"{folder}: has {found[0]}, so it belongs to rounds. Use another folder for {what}.")
+
+
 def require_no_run(folder: Path, what: str) -> None:
     """Refuse a folder that is a run's for something that has folders of runs in it.
 
@@ -151,10 +181,11 @@ def _require_no_runs_in(folder: Path) -> None:
         raise TrainingError(
             f"{folder / RECORD}: is the record of rounds, and would be overwritten. Use another folder."
         )
-    inside = sorted(path.parent.name for path in folder.glob(f"*/{CONFIGURATION}"))
+    inside = runs_in(folder)
     if inside:
-        names = ", ".join(inside[:SHOWN]) + (", …" if len(inside) > SHOWN else "")
-        raise TrainingError(f"{folder}: holds the runs {names}, so it is no folder for a run itself. Use another one.")
+        raise TrainingError(
+            f"{folder}: holds the runs {some(inside)}, so it is no folder for a run itself. Use another one."
+        )
 
 
 def is_settled(folder: Path) -> bool:

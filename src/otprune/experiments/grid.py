@@ -15,6 +15,7 @@ from otprune.experiments.folder import (
     configuration,
     found_in,
     read_json,
+    require_no_rounds,
     require_no_run,
 )
 from otprune.experiments.settings import resolved
@@ -78,6 +79,7 @@ class Grid:
         [('runs/lam1e-4-seed0', 0), ('runs/lam1e-4-seed1', 1)]
         """
         require_no_run(out, "a sweep")
+        require_no_rounds(out, "a sweep")
         placed = self.folders(out)
         return {folder: resolved(given | placed[folder], config, folder) for folder in placed if folder not in without}
 

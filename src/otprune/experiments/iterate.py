@@ -1,5 +1,6 @@
 """Iterative pruning: train with sparsity, prune and train on, round after round, each from the last one's result."""
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
@@ -16,7 +17,18 @@ from otprune.experiments.attribution import attribution
 from otprune.experiments.contents import Asked, Record, well_formed
 from otprune.experiments.experiment import Experiment
 from otprune.experiments.fields import kinds
-from otprune.experiments.folder import FINETUNED, FRESH, PRUNED, RECORD, read_json, require_no_run, write_json
+from otprune.experiments.folder import (
+    FINETUNED,
+    FRESH,
+    PRUNED,
+    RECORD,
+    ROUNDS_ASKED,
+    read_json,
+    require_no_run,
+    runs_in,
+    some,
+    write_json,
+)
 from otprune.experiments.passed_over import PassedOver
 from otprune.experiments.pipeline import Pipeline
 from otprune.experiments.reporting import Report
@@ -26,7 +38,6 @@ from otprune.training.failures import RunsFailed, SetAside
 from otprune.training.loop import SAVE_EVERY_SECONDS
 
 ROUNDS = 5
-ASKED = "rounds.json"
 SLIMMING_LAYER_RATIO = 0.5
 
 
@@ -79,7 +90,7 @@ class Rounds:
         place, start = self.folder / f"round-{len(self.done) + 1}", self._start() if self.done else None
         self.done.append(Pipeline(self.experiment, place, self.source, self.device, start, in_rounds=True))
         if _noted(self.folder) != rounds:  # now that the round is held by this process
-            write_json(self.folder / ASKED, Asked(rounds=rounds))
+            write_json(self.folder / ROUNDS_ASKED, Asked(rounds=rounds))
 
     def end(self) -> None:
         """Write down what the round came to."""
@@ -259,7 +270,7 @@ def _found(folder: Path) -> dict[str, Any]:
 
 def _noted(folder: Path) -> int | None:
     """How many rounds the folder was last asked for."""
-    path = folder / ASKED
+    path = folder / ROUNDS_ASKED
     if not path.exists():
         return None
     found = well_formed(Asked, read_json(path), path)["rounds"]
@@ -303,6 +314,9 @@ def _require_rounds_alone(folder: Path, restart: Restart, rounds: int) -> None:
     if rounds < 1:
         raise TrainingError(f"there must be at least 1 round, not {rounds}")
     require_no_run(folder, "rounds")
+    others = [name for name in runs_in(folder) if not re.fullmatch(r"round-\d+", name)]
+    if others:
+        raise TrainingError(f"{folder}: holds the runs {some(others)}. Use another folder for rounds.")
     found = _found(folder).get("restart", restart)
     if found != restart:
         raise TrainingError(

@@ -47,7 +47,8 @@ def passed_over(settings: Flat) -> Iterator[PassedOver]:
         yield PassedOver("pruning.ratio", "to the rule ot", "pruning.rule", "ns")
     else:
         yield PassedOver("pruning.delta", "to the rule ns", "pruning.rule", "ot")
-        yield PassedOver("training.target_flops", "to the rule ns", "pruning.rule", "ot")
+        steered = "to the rule ns, since λ is steered by what OT keeps"
+        yield PassedOver("training.target_flops", steered, "pruning.rule", "ot")
     if settings["pruning.latency"] is None:
         yield from (
             PassedOver(f"pruning.{name}", "without a latency to meet", "pruning.latency") for name in OF_LATENCY
@@ -69,7 +70,7 @@ def _of_fine_tuning(epochs: int, report_after: Collection[int]) -> Iterator[Pass
 
 
 def require_flags_of_use(flags: Mapping[str, Any], found: Iterable[PassedOver]) -> None:
-    """Refuse a flag that was given and is passed over.
+    """Refuse a flag that was given, asks for something, and is passed over.
 
     >>> require_flags_of_use({"pruning.ratio": 0.3}, passed_over(flat(Experiment("vgg14", "cifar10").to_dict())))
     Traceback (most recent call last):
@@ -77,7 +78,7 @@ def require_flags_of_use(flags: Mapping[str, Any], found: Iterable[PassedOver]) 
     otprune.errors.TrainingError: pruning.ratio is of no use to the rule ot: give --rule ns, or leave it out
     """
     for one in found:
-        if flags.get(one.name) is not None:
+        if flags.get(one.name):
             raise TrainingError(one.told(one.as_flag))
 
 

@@ -17,7 +17,7 @@ from otprune.report.gamma_claims import groups_lie_apart
 from otprune.report.goals import goals_are_reached
 from otprune.report.headline import headline
 from otprune.report.margins import Place, margins, placed, side_by_side
-from otprune.report.points import MODEL_NAMES, Point, counted, finetuned, points, removed_branches, subject
+from otprune.report.points import MODEL_NAMES, VGG, Point, counted, finetuned, points, removed_branches, subject
 from otprune.report.seed_claims import (
     better_over_seeds,
     cheaper_over_seeds,
@@ -27,7 +27,6 @@ from otprune.report.seed_claims import (
 from otprune.report.shift_claims import past_mending, threshold_at_the_edge
 from otprune.report.verdicts import FEW, NEW, Claim, averaged, by_chance, listed
 
-VGG = subject("cifar10", "vgg14")
 RESIDUAL = ("resnet20", "resnet50")
 WAYS = {Restart.FINETUNED: "fine-tuned", Restart.SCRATCH: "from scratch"}
 

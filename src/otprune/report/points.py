@@ -95,6 +95,9 @@ def subject(data: str, model: str) -> str:
     return f"{MODEL_NAMES.get(model, model)} on {DATA_NAMES.get(data, data)}"
 
 
+VGG = subject("cifar10", "vgg14")
+
+
 def counted(number: int, what: str) -> str:
     """A number and a noun.
 

@@ -6,12 +6,10 @@ from otprune.experiments.reproduce.needed import lam_text
 from otprune.experiments.reproduce.records import Record, Records
 from otprune.experiments.reproduce.rows import row
 from otprune.report.chance import CLOSE, lowest
-from otprune.report.points import subject
+from otprune.report.points import VGG
 from otprune.report.verdicts import Claim
 
 ROW = "threshold-demo"
-VGG = subject("cifar10", "vgg14")
-
 Gains = Mapping[float, float]
 """Points of accuracy that are gained, by shift."""
 

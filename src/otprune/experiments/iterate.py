@@ -32,6 +32,7 @@ from otprune.experiments.folder import (
 from otprune.experiments.passed_over import PassedOver
 from otprune.experiments.pipeline import Pipeline
 from otprune.experiments.reporting import Report
+from otprune.experiments.untrained import untrained
 from otprune.files import remove_leftovers
 from otprune.training.data import AnyDataset
 from otprune.training.failures import RunsFailed, SetAside
@@ -177,7 +178,7 @@ def iterate_together(
     aside.each(lambda one: _require_rounds_alone(one.folder, one.restart, rounds))
     while waiting := [one for one in aside.others() if one.goes_on(rounds)]:
         aside.each(lambda one: one.begin(rounds), waiting)
-        go(stages.train, lambda one: one.last, waiting)
+        go(stages.train, lambda one: untrained(one.last), waiting)
         aside.each(lambda one: stages.prune(one.done[-1], report), waiting)
         go(stages.finetune, lambda one: one.to_finetune, waiting)
         aside.each(Rounds.end, waiting)

@@ -28,6 +28,7 @@ from otprune.experiments.pruned_anew import FILE as PLAN
 from otprune.experiments.pruned_anew import leave_out_of_another, require_no_files_of_another
 from otprune.experiments.remarks import remarks
 from otprune.experiments.reporting import Report, Silent
+from otprune.experiments.untrained import TRAIN, require_the_same_weights, untrained
 from otprune.models.init import initialize
 from otprune.plan import PruningPlan
 from otprune.surgery import apply, plans_of
@@ -51,12 +52,13 @@ def run(
 ) -> list[dict[str, Any]]:
     """Everything, for several experiments: train, prune, recalibrate, fine-tune; return the records.
 
-    Trainings run side by side, at most `together` of them, and write a checkpoint every `save_every` seconds. An
-    experiment that fails is set aside; at the end, when the others are done and recorded, its error is raised: as it is
-    where there is one experiment, and in `RunsFailed` where there are several. So it is for each stage that trains.
+    Trainings run side by side, at most `together` of them, and write a checkpoint every `save_every` seconds. What is
+    pruned goes on without the weights that it was made of. An experiment that fails is set aside; at the end, when the
+    others are done and recorded, its error is raised: as it is where there is one experiment, and in `RunsFailed` where
+    there are several. So it is for each stage that trains.
     """
     aside = SetAside(pipelines)
-    aside.at_once(lambda others: train(others, report, save_every, together))
+    aside.at_once(lambda others: train(others, report, save_every, together), untrained(pipelines))
     aside.each(partial(prune, report=report))
     aside.at_once(lambda others: finetune(others, report, save_every, together))
     records = [record(pipeline) for pipeline in aside.others()]
@@ -72,8 +74,12 @@ def train(
     begin: Callable[[Pipeline], Run] | None = None,
 ) -> None:
     """Train with the sparsity penalty; writes sparse.safetensors. `begin` makes the run of another way to train."""
-    stage = _SPARSITY if begin is None else replace(_SPARSITY, begin=begin)
-    _train_all(stage, pipelines, report, save_every, together)
+
+    def begin_checked(pipeline: Pipeline) -> Run:
+        require_the_same_weights(pipeline.folder)
+        return (begin or _sparsity_run)(pipeline)
+
+    _train_all(replace(_SPARSITY, begin=begin_checked), pipelines, report, save_every, together)
 
 
 def finetune(
@@ -200,7 +206,7 @@ class _Stage:
 
 
 def _sparsity_run(pipeline: Pipeline) -> Run:
-    return Run(pipeline.first_model(), pipeline.data, pipeline.experiment.training, pipeline.folder / "train")
+    return Run(pipeline.first_model(), pipeline.data, pipeline.experiment.training, pipeline.folder / TRAIN)
 
 
 def _finetuning_run(pipeline: Pipeline) -> Run:

@@ -20,6 +20,7 @@ from otprune.experiments.news import News
 from otprune.experiments.pipeline import Pipeline, open_pipelines
 from otprune.experiments.reporting import Report, Several, Silent
 from otprune.experiments.telling import Telling
+from otprune.experiments.untrained import untrained
 from otprune.training.data.stream import at_most_cores
 from otprune.training.determinism import determinism
 from otprune.training.loop import SAVE_EVERY_SECONDS, chosen_device
@@ -137,7 +138,7 @@ def _work(assigned: Assignment, mirror: Mirror, tell: Callable[[News], None]) ->
 
 def _stages(pipeline: Pipeline, report: Report, save_every: float) -> tuple[Callable[[], object], ...]:
     return (
-        partial(stages.train, [pipeline], report, save_every),
+        partial(stages.train, untrained([pipeline]), report, save_every),
         partial(stages.prune, pipeline, report),
         partial(stages.finetune, [pipeline], report, save_every),
         partial(stages.record, pipeline),

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from otprune.experiments.reproduce.needed import Kind, Needed
 from otprune.experiments.reproduce.records import SCRATCH_LACKS, Records
-from otprune.experiments.reproduce.running import Workshop, has_weights, of_a_free_seed, warmed_up_at
+from otprune.experiments.reproduce.running import Workshop, goes_on_by_itself, of_a_free_seed, warmed_up_at
 
 
 @dataclass
@@ -47,7 +47,7 @@ def _of_one_training(place: str, group: Sequence[Needed], records: Records, work
             first.needs.append(needed)
             continue
         others.append(Job(needed.place, [needed]))
-        if records.lacks(needed) != SCRATCH_LACKS and not has_weights(needed, workshop):
+        if records.lacks(needed) != SCRATCH_LACKS and not goes_on_by_itself(needed, workshop):
             first.sharing.append(needed)
             others[-1].after = place
     return [first, *others] if first.needs or first.sharing else others

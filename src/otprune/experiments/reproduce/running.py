@@ -22,6 +22,7 @@ from otprune.experiments.reproduce.records import SCRATCH_LACKS, Record, Records
 from otprune.experiments.reproduce.restored import restore
 from otprune.experiments.thresholds import FOLDER as CHECKS
 from otprune.experiments.thresholds import verify_thresholds
+from otprune.experiments.untrained import goes_on_from_pruned
 from otprune.files import write_atomically
 from otprune.provenance import provenance
 from otprune.training.data import AnyDataset, Progress
@@ -92,7 +93,7 @@ def to_train(missing: Iterable[Needed], workshop: Workshop) -> list[str]:
     >>> to_train([shifted("cifar10", "vgg14", 1e-4)], workshop)
     ['cifar10/vgg14/lam1e-4-seed0']
     """
-    places = dict.fromkeys(needed.trained_at for needed in missing)
+    places = dict.fromkeys(needed.trained_at for needed in missing if not goes_on_by_itself(needed, workshop))
     return [place for place in places if not (workshop.runs / place / SPARSE).exists()]
 
 
@@ -121,15 +122,18 @@ def train_for(needs: Sequence[Needed], workshop: Workshop) -> None:
             _with_weights(needed, {needed.trained_at: trained}, workshop)
 
 
-def has_weights(needed: Needed, workshop: Workshop) -> bool:
-    """Whether the run that is made of a training that it shares has been given the weights.
+def goes_on_by_itself(needed: Needed, workshop: Workshop) -> bool:
+    """Whether no training has to be made first: what is pruned needs none, nor does what was given another's weights.
 
     >>> from otprune.experiments.reproduce.needed import pruned
     >>> workshop = Workshop(Path("runs"), Path("results"), torch.device("cpu"))
-    >>> has_weights(pruned("cifar10", "vgg14", 1e-4, ratio=0.5), workshop)
+    >>> goes_on_by_itself(pruned("cifar10", "vgg14", 1e-4, ratio=0.5), workshop)
     False
     """
-    return needed.begins_at != needed.trained_at and (workshop.runs / needed.begins_at / SPARSE).exists()
+    folder = workshop.runs / needed.begins_at
+    if needed.kind in (Kind.PRUNED, Kind.ROUNDS) and goes_on_from_pruned(folder, needed.experiment):
+        return True
+    return needed.begins_at != needed.trained_at and (folder / SPARSE).exists()
 
 
 def _run(groups: Sequence[Sequence[Needed]], workshop: Workshop) -> None:
@@ -186,8 +190,8 @@ def _ista_run(pipeline: Pipeline) -> Run:
 
 
 def _trained(groups: Sequence[Sequence[Needed]], workshop: Workshop) -> dict[str, Pipeline]:
-    """By place, the trainings that groups of records share, but those whose weights all of a group have been given."""
-    waiting = [group for group in groups if not all(has_weights(needed, workshop) for needed in group)]
+    """By place, the trainings that groups of records share, but those that all of a group can do without."""
+    waiting = [group for group in groups if not all(goes_on_by_itself(needed, workshop) for needed in group)]
     trained = {group[0].trained_at: _training(group[0], workshop) for group in waiting}
     stages.train(list(trained.values()), workshop.report, together=workshop.together)
     return trained
@@ -219,7 +223,7 @@ def _prune_and_finetune(needs: Sequence[Needed], trained: Mapping[str, Pipeline]
 def _with_weights(needed: Needed, trained: Mapping[str, Pipeline], workshop: Workshop) -> Pipeline:
     """The run itself where it was trained, or another with the same trained weights."""
     if needed.begins_at == needed.trained_at:
-        return trained[needed.trained_at]
+        return trained.get(needed.trained_at) or _training(needed, workshop)
     pipeline = workshop.pipeline(needed.begins_at, needed.experiment)
     if needed.trained_at in trained:
         share(trained[needed.trained_at], pipeline)
@@ -227,8 +231,8 @@ def _with_weights(needed: Needed, trained: Mapping[str, Pipeline], workshop: Wor
 
 
 def share(trained: Pipeline, pipeline: Pipeline) -> None:
-    """Give a run the trained weights of another, and note whose they are."""
-    if not (pipeline.folder / SPARSE).exists():
+    """Give a run the trained weights of another, and note whose they are; what is pruned was made of others."""
+    if not (pipeline.folder / SPARSE).exists() and not (pipeline.folder / PRUNED).exists():
         pipeline.note(accuracy_sparse=trained.results["accuracy_sparse"], trained_in=trained.folder.name)
         hand_on("train", trained.folder, pipeline.folder)
         write_atomically(pipeline.folder / SPARSE, (trained.folder / SPARSE).read_bytes())

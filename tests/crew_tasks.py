@@ -59,19 +59,24 @@ def die(tell: Tell) -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
+def is_terminated(tell: Tell) -> None:
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
 def stop_itself(tell: Tell) -> None:
     os.kill(os.getpid(), signal.SIGINT)
     time.sleep(PATIENCE)
 
 
-def save_when_stopped(folder: Path, tell: Tell) -> None:
+def save_when_stopped(folder: Path, tell: Tell, taking: float = 0.0) -> None:
     """As a training does: what is asked is noted, and heard of between two steps."""
     with stop_requests() as stop:
         (folder / "begun").write_text(str(os.getpid()))
         until = time.monotonic() + PATIENCE
         while not stop.requested and time.monotonic() < until:
             time.sleep(0.05)
-    (folder / "saved").write_text("once")
+        time.sleep(taking)
+        (folder / "saved").write_text("once")
     raise Interrupted("saved")
 
 
@@ -82,13 +87,25 @@ def never_stop(folder: Path, tell: Tell) -> None:
     time.sleep(PATIENCE)
 
 
-def crew_of_two(top: Path) -> None:
-    """For a process of its own, which is stopped or killed."""
+class HeardInFolders(Heard):
+    """Leaves word of each task that begins."""
+
+    def __init__(self, top: Path) -> None:
+        super().__init__()
+        self.top = top
+
+    def hear(self, news: News) -> None:
+        (self.top / news.run / "heard").touch()
+
+
+def crew_of_two(top: Path, taking: float = 0.0) -> None:
+    """For a process of its own, which is stopped or killed; with `taking`, saving takes so many seconds."""
+    os.setpgrp()  # as what is begun in a terminal
     folders = [top / "a", top / "b"]
     for folder in folders:
         folder.mkdir()
-    tasks = [Task(folder.name, partial(save_when_stopped, folder)) for folder in folders]
+    tasks = [Task(folder.name, partial(save_when_stopped, folder, taking=taking)) for folder in folders]
     try:
-        work_off(tasks, 2, Heard(), top)
+        work_off(tasks, 2, HeardInFolders(top), top)
     except KeyboardInterrupt as stopped:
         (top / "told").write_text(str(stopped))

@@ -16,11 +16,11 @@ from tests import crew_tasks, processes
 from tests.crew_tasks import Heard, wait_for
 
 
-def crew_of_two(top: Path) -> processes.BaseProcess:
+def crew_of_two(top: Path, until: str = "begun", taking: float = 0.0) -> processes.BaseProcess:
     """Under way."""
-    process = processes.start(crew_tasks.crew_of_two, top)
+    process = processes.start(crew_tasks.crew_of_two, top, taking)
     for name in ("a", "b"):
-        wait_for(top / name / "begun")
+        wait_for(top / name / until)
     return process
 
 
@@ -37,6 +37,7 @@ def test_what_fails_or_dies_is_named_at_the_end_and_the_others_are_done(
         Task("fails", crew_tasks.fail),
         Task("is-in-vain", mark(tmp_path / "in-vain"), after="fails"),
         Task("dies", crew_tasks.die),
+        Task("is-ended", crew_tasks.is_terminated),
         Task("crashes", crew_tasks.crash),
         Task("is-stopped", crew_tasks.stop_itself),
         Task("is-done", mark(tmp_path / "done")),
@@ -47,6 +48,7 @@ def test_what_fails_or_dies_is_named_at_the_end_and_the_others_are_done(
         "fails: it diverged",
         "is-in-vain was not begun: it needs what fails was to make",
         "dies: its process was killed by signal 9, as happens where memory runs out: try again with fewer processes",
+        "is-ended: its process was killed by signal 15",
         "crashes: ValueError: a mistake",
         "is-stopped: was stopped, though not from here: give the same command again to go on",
     ]
@@ -85,6 +87,40 @@ def test_ctrl_c_lets_all_save_themselves_once_and_says_how_to_go_on(tmp_path: Pa
     assert [(tmp_path / name / "saved").read_text() for name in ("a", "b")] == ["once", "once"]
     told = (tmp_path / "told").read_text()
     assert told == f"stopped and saved in {tmp_path}: give the same command again to go on"
+
+
+def test_a_stop_that_reaches_crew_and_tasks_alike_does_not_break_into_their_saving(tmp_path: Path) -> None:
+    process = crew_of_two(tmp_path, taking=2.0)
+    pids = [int((tmp_path / name / "begun").read_text()) for name in ("a", "b")]
+    for pid in (process.pid or 0, *pids):
+        os.kill(pid, signal.SIGTERM)
+    process.join()
+    assert [(tmp_path / name / "saved").read_text() for name in ("a", "b")] == ["once", "once"]
+    assert "but for" not in (tmp_path / "told").read_text()
+
+
+def test_ctrl_c_in_a_terminal_kills_no_task_that_is_only_starting(tmp_path: Path) -> None:
+    process = crew_of_two(tmp_path, until="heard")
+    os.killpg(process.pid or 0, signal.SIGINT)
+    process.join()
+    told = (tmp_path / "told").read_text()
+    assert told.startswith(f"stopped and saved in {tmp_path}") and "process" not in told
+
+
+def test_when_a_crew_fails_its_tasks_save_themselves_before_that_is_raised(tmp_path: Path) -> None:
+    class Broken(Heard):
+        def hear(self, news: object) -> None:
+            if isinstance(news, Said):
+                wait_for(tmp_path / "begun")
+                raise ValueError("the screen is gone")
+
+    tasks = [
+        Task("saves", partial(crew_tasks.save_when_stopped, tmp_path)),
+        Task("talks", partial(crew_tasks.mark, tmp_path / "talked")),
+    ]
+    with pytest.raises(ValueError, match="the screen is gone"):
+        work_off(tasks, 2, Broken(), tmp_path)
+    assert (tmp_path / "saved").read_text() == "once"
 
 
 def test_when_a_crew_is_killed_its_processes_save_themselves_and_end(tmp_path: Path) -> None:

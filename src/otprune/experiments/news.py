@@ -57,3 +57,16 @@ class Listener(Protocol):
     def ended(self, run: str, error: str | None) -> None:
         """A run is over, with an error or without."""
         ...
+
+
+class Nobody:
+    """Wants to know nothing.
+
+    >>> Nobody().ended("a", None)
+    """
+
+    def hear(self, news: News) -> None:
+        """Does not listen."""
+
+    def ended(self, run: str, error: str | None) -> None:
+        """Does not listen."""

@@ -8,6 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 
+SAVING_SECONDS = 120.0  # what runs in other processes have to save themselves after Ctrl-C
+
+_asked = threading.Event()
+
 
 class Interrupted(KeyboardInterrupt):
     """The user broke off, everything is saved, and the message says how to go on."""
@@ -34,6 +38,7 @@ def stop_requests() -> Iterator[StopRequests]:
         if stop.requested:
             raise KeyboardInterrupt
         stop.requested = True
+        _asked.set()
 
     if threading.current_thread() is not threading.main_thread():
         yield stop
@@ -44,6 +49,18 @@ def stop_requests() -> Iterator[StopRequests]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def stop_was_asked() -> bool:
+    """Whether this process has noted a request to stop; then a further one would break into the saving.
+
+    >>> import os
+    >>> with stop_requests():
+    ...     os.kill(os.getpid(), signal.SIGINT)
+    >>> stop_was_asked()
+    True
+    """
+    return _asked.is_set()
 
 
 def how_to_go_on(out: Path, unsaved: Mapping[str, str]) -> str:

@@ -16,11 +16,10 @@ from otprune.experiments.experiment import Experiment
 from otprune.experiments.news import Listener
 from otprune.training.failures import SetAside
 from otprune.training.loop import SAVE_EVERY_SECONDS
-from otprune.training.stopping import Interrupted, how_to_go_on, stop_requests
+from otprune.training.stopping import SAVING_SECONDS, Interrupted, how_to_go_on, stop_requests
 
 LOOK_EVERY_SECONDS = 0.5
 PARTS = 10_000  # that Ray can split a GPU into
-SAVING_SECONDS = 120.0  # what runs have to save themselves after Ctrl-C
 
 
 class Follower(Listener, Protocol):

@@ -12,14 +12,14 @@ from pathlib import Path
 from typing import Any
 
 from otprune.errors import TrainingError
-from otprune.experiments.crew.member import Ended, Freed, Tell, Word, begin
-from otprune.experiments.news import Began, Listener
+from otprune.experiments.crew.member import Ended, Freed, Tell, Word, begin, unreached_by_ctrl_c
+from otprune.experiments.news import Began, Listener, Nobody
 from otprune.training.failures import SetAside
-from otprune.training.stopping import Interrupted, how_to_go_on, stop_requests
+from otprune.training.stopping import SAVING_SECONDS, Interrupted, StopRequests, how_to_go_on, stop_requests
 
 HERE = "this machine"
 LOOK_EVERY_SECONDS = 0.5
-SAVING_SECONDS = 120.0  # what tasks have to save themselves after Ctrl-C
+KILLED = -9  # the exit code of a process that was, with no chance to say why
 ENDING_SECONDS = 10.0  # what a process has to be gone in after its last word
 STOPPED_BY_OTHERS = "was stopped, though not from here: give the same command again to go on"
 
@@ -51,8 +51,8 @@ class _Member:
 def work_off(tasks: Sequence[Task], processes: int, listener: Listener, folder: Path) -> None:
     """Do all tasks, the first ones first; at the end, when the others are done, what went wrong with some is raised.
 
-    Ctrl-C lets those that are under way save themselves; `folder` is where they do. When this process is killed,
-    they do so, too.
+    Ctrl-C lets those that are under way save themselves; `folder` is where they do. When this process is killed or
+    fails, they do so, too.
 
     >>> work_off([], 2, listener=None, folder=Path("runs"))
     """
@@ -70,17 +70,24 @@ class _Crew:
     def work(self) -> None:
         with stop_requests() as stop:
             try:
-                while (self._waiting or self._members) and not stop.requested:
-                    self._begin_some()
-                    for task, ended in self._listen():
-                        self._end(task, STOPPED_BY_OTHERS if ended.stopped else ended.error)
+                self._follow(stop)
                 if stop.requested:
-                    self._break_off()
+                    raise Interrupted(how_to_go_on(self._folder, self._let_all_save()))
+            except Exception:  # it is this process that fails, and perhaps of its listener
+                self._listener = Nobody()
+                self._let_all_save()
+                raise
             finally:
                 for member in self._members:
                     _let_go(member)
         self._aside.errors.sort(key=lambda failed: self._tasks.index(failed[0]))
         self._aside.end()
+
+    def _follow(self, stop: StopRequests) -> None:
+        while (self._waiting or self._members) and not stop.requested:
+            self._begin_some()
+            for task, ended in self._listen():
+                self._end(task, STOPPED_BY_OTHERS if ended.stopped else ended.error)
 
     def _begin_some(self) -> None:
         for task in [task for task in self._waiting if task.name not in self._bound]:
@@ -93,7 +100,8 @@ class _Crew:
         context = multiprocessing.get_context("spawn")
         here, there = context.Pipe()
         process = context.Process(target=begin, args=(task.do, there), name=task.name)
-        process.start()
+        with unreached_by_ctrl_c():
+            process.start()
         there.close()  # so that it is closed when the process ends
         self._members.append(_Member(task, process, here))
         self._listener.hear(Began(task.name, HERE, attempt=1))
@@ -130,8 +138,8 @@ class _Crew:
             self._waiting.remove(other)
             self._end(other, f"{other.name} was not begun: it needs what {task.name} was to make")
 
-    def _break_off(self) -> None:
-        """Let all save themselves; a second Ctrl-C does not wait for them."""
+    def _let_all_save(self) -> dict[str, str]:
+        """A second Ctrl-C does not wait for them. Returns those that could not, and why."""
         unsaved, until = {member.task.name: "" for member in self._members}, time.monotonic() + SAVING_SECONDS
         for member in self._members:
             with suppress(OSError):  # its process is no more
@@ -141,7 +149,7 @@ class _Crew:
                 unsaved[task.name] = ended.error or ""
                 if ended.error is None:
                     del unsaved[task.name]
-        raise Interrupted(how_to_go_on(self._folder, unsaved))
+        return unsaved
 
 
 def _let_go(member: _Member) -> None:
@@ -154,4 +162,5 @@ def _let_go(member: _Member) -> None:
 def _died(process: BaseProcess) -> Ended:
     code = process.exitcode or 0
     how = f"was killed by signal {-code}" if code < 0 else f"ended with status {code}"
-    return Ended(f"its process {how}, as happens where memory runs out: try again with fewer processes")
+    why = ", as happens where memory runs out: try again with fewer processes" if code == KILLED else ""
+    return Ended(f"its process {how}{why}")

@@ -4,15 +4,21 @@ import os
 import signal
 import threading
 import traceback
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
+from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection
+from types import FrameType
 from typing import Any
 
 from otprune.errors import OtpruneError
 from otprune.experiments.news import News
 from otprune.training.failures import of_the_system
+from otprune.training.stopping import Interrupted, stop_was_asked
+
+BROKEN_OFF = "it was not training when it was stopped"
 
 
 @dataclass(frozen=True)
@@ -24,7 +30,7 @@ class Freed:
 
 @dataclass(frozen=True)
 class Ended:
-    """The task is over: done, or with an error, or stopped as it was asked to be."""
+    """The task is over: done, or with an error, or stopped as it was asked to be; an error, then, is what was lost."""
 
     error: str | None = None
     stopped: bool = False
@@ -34,12 +40,12 @@ Word = News | Freed | Ended
 Tell = Callable[[Word], None]
 
 
-def perform(do: Callable[[Tell], object], words: "Connection[Word, Any]") -> None:
-    """Do a task, which is given a way to tell of it; the last word is how it ended.
+def perform(do: Callable[[Tell], object], words: "Connection[Word, Any]", over: threading.Event) -> None:
+    """Do a task, which is given a way to tell of it; the last word is how it ended, and `over` is set before.
 
     >>> from multiprocessing import Pipe
     >>> here, there = Pipe()
-    >>> perform(lambda tell: tell(Freed(frozenset({"b"}))), there)
+    >>> perform(lambda tell: tell(Freed(frozenset({"b"}))), there, threading.Event())
     >>> here.recv(), here.recv()
     (Freed(tasks=frozenset({'b'})), Ended(error=None, stopped=False))
     """
@@ -48,29 +54,58 @@ def perform(do: Callable[[Tell], object], words: "Connection[Word, Any]") -> Non
         with suppress(OSError):  # nobody listens any more, and `_stop_when_asked` is about to say so
             words.send(word)
 
-    over = threading.Event()
     threading.Thread(target=_stop_when_asked, args=(words, over), daemon=True).start()
-    ended = _ended(do, tell)
-    over.set()
-    tell(ended)
+    tell(_ended(do, tell, over))
 
 
 def begin(do: Callable[[Tell], object], words: "Connection[Word, Any]") -> None:
     """`perform` in a fresh process, which a Ctrl-C in the terminal is to reach by way of its crew alone.
 
-    tests/test_crew.py shows it at work.
+    It is begun inside `unreached_by_ctrl_c`. tests/test_crew.py shows it at work.
     """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # drops what has come so far
     if hasattr(os, "setsid"):
         os.setsid()
-    signal.signal(signal.SIGINT, signal.default_int_handler)  # it is ignored in what was begun in the background
-    perform(do, words)
+    over = threading.Event()
+    signal.signal(signal.SIGINT, partial(_interrupt, over))
+    if hasattr(signal, "pthread_sigmask"):
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
+    perform(do, words, over)
 
 
-def _ended(do: Callable[[Tell], object], tell: Tell) -> Ended:
+@contextmanager
+def unreached_by_ctrl_c() -> Iterator[None]:
+    """What is begun in here leaves a Ctrl-C alone until it says otherwise, and so does this process meanwhile.
+
+    >>> with unreached_by_ctrl_c():
+    ...     pass
+    """
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    resource_tracker.ensure_running()  # it would let Ctrl-C through again once it has begun
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
     try:
-        do(tell)
-    except KeyboardInterrupt:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _interrupt(over: threading.Event, number: int, frame: FrameType | None) -> None:
+    if not over.is_set():
+        raise KeyboardInterrupt
+
+
+def _ended(do: Callable[[Tell], object], tell: Tell, over: threading.Event) -> Ended:
+    try:
+        try:
+            do(tell)
+        finally:
+            over.set()
+    except Interrupted:
         return Ended(stopped=True)
+    except KeyboardInterrupt:
+        return Ended(BROKEN_OFF, stopped=True)
     except OtpruneError as error:
         return Ended(str(error))
     except OSError as error:
@@ -82,8 +117,8 @@ def _ended(do: Callable[[Tell], object], tell: Tell) -> Ended:
 
 
 def _stop_when_asked(words: "Connection[Word, Any]", over: threading.Event) -> None:
-    """Whatever comes asks this process to stop, and so does the end of who would send it."""
+    """Whatever comes asks this process to stop, and so does the end of who would send it, unless it stops already."""
     with suppress(EOFError, OSError):
         words.recv()
-    if not over.is_set():
+    if not over.is_set() and not stop_was_asked():
         os.kill(os.getpid(), signal.SIGINT)

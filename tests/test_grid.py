@@ -80,6 +80,16 @@ def test_runs_and_sweeps_have_folders_of_their_own(tmp_path: Path) -> None:
     assert not (tmp_path / "sweep/config.json").exists() and not list((tmp_path / "run").glob("*-seed0"))
 
 
+def test_a_run_is_known_by_what_its_stages_left_where_its_configuration_is_damaged(tmp_path: Path) -> None:
+    flags = {"model": "digits_net", "data": "digits", "device": "cpu", "epochs": 0, "finetune_epochs": 0, "lam": "1e-4"}
+    assert run_here("sweep", **flags, out=tmp_path).code == 0
+    (tmp_path / "lam1e-4-seed0/config.json").write_text("{")
+    within = run_here("run", **flags, out=tmp_path)
+    assert within.code == 1 and "holds the runs lam1e-4-seed0" in within.err
+    around = run_here("sweep", **flags, out=tmp_path / "lam1e-4-seed0")
+    assert around.code == 1 and "lam1e-4-seed0: holds a run of its own" in around.err
+
+
 def test_rounds_and_sweeps_have_folders_of_their_own(tmp_path: Path) -> None:
     """Else a round would count as a seed."""
     flags = {"model": "digits_net", "data": "digits", "device": "cpu", "epochs": 0, "finetune_epochs": 0, "lam": "1e-4"}

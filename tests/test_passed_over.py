@@ -41,6 +41,13 @@ def test_steering_to_what_ot_keeps_is_of_no_use_to_the_rule_ns() -> None:
     assert resolved(asked).training.target_flops == 0.3
 
 
+def test_steering_that_a_file_asks_for_is_not_overruled_in_silence(tmp_path: Path) -> None:
+    steered = in_file(tmp_path, "[training]\ntarget_flops = 0.3")
+    with pytest.raises(TrainingError, match=r"my\.toml: training\.target_flops is of no use to the rule ns"):
+        resolved(DIGITS | {"pruning.rule": "ns"}, steered)
+    assert resolved(DIGITS, steered).training.target_flops == 0.3
+
+
 @pytest.mark.parametrize(
     ("name", "value"), [("rate", 0.1), ("schedule", "cosine"), ("report_after", (1,)), ("distill", 0.5)]
 )

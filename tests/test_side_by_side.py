@@ -12,6 +12,7 @@ import pytest
 import torch
 from rich.console import Console
 
+from otprune.experiments.folder import claim
 from otprune.experiments.following import OnScreen
 from otprune.experiments.reproduce.jobs import Job, jobs
 from otprune.experiments.reproduce.needed import Needed
@@ -153,6 +154,19 @@ def test_a_training_that_fails_takes_only_what_is_made_of_it_with_it(
     assert first.startswith(f"{lost.trained_at}: ") and "lost" in first
     assert second == f"{lost.place} was not begun: it needs what {lost.trained_at} was to make"
     assert Records(tmp_path / "results").lacks(BASELINE) == ""
+
+
+def test_a_folder_that_is_refused_costs_no_other_that_shares_its_training(tmp_path: Path) -> None:
+    refused, other = (replace(needed, scratch=False) for needed in SLIMMED)
+    folder = tmp_path / "runs" / refused.place
+    claim(folder, BASELINE.experiment)
+    (folder / "finetuned.safetensors").touch()
+    with pytest.raises(RunsFailed) as failed:
+        made_in_two([refused, other, replace(PRUNED, scratch=False)], tmp_path)
+    first, second = str(failed.value).splitlines()
+    assert first.startswith(f"{refused.trained_at}: {folder / 'config.json'}: the folder belongs to a run with ")
+    assert second == f"{refused.place} was not begun: it needs what {refused.trained_at} was to make"
+    assert sorted(recorded(tmp_path)) == sorted(f"{needed.place}.json" for needed in (other, PRUNED))
 
 
 def test_after_ctrl_c_the_same_command_goes_on_where_it_stopped(tmp_path: Path, one_thread: None) -> None:

@@ -10,7 +10,8 @@ import pytest
 from otprune.errors import TrainingError
 from otprune.experiments.reproduce.needed import Needed
 from otprune.experiments.reproduce.records import Records
-from otprune.experiments.reproduce.rows import row, rows, seeds, slimming, sweep
+from otprune.experiments.reproduce.rows import ista, row, rows, seeds, slimming, sweep
+from otprune.experiments.reproduce.running import warm_up
 from otprune.report.to_come import to_come
 from tests import made_records
 
@@ -72,6 +73,15 @@ def test_rounds_take_a_training_each_and_end_as_they_restart(all_made: Path, tmp
     finetuned = next(needed for needed in row("iterative").needs if needed.restart == "finetuned")
     assert lines(without(all_made, tmp_path / "a", from_scratch))[0][1:4] == ["5", "0", "5"]
     assert lines(without(all_made, tmp_path / "b", finetuned))[0][1:4] == ["5", "5", "0"]
+
+
+def test_trainings_by_ista_take_their_warm_up_once(all_made: Path, tmp_path: Path) -> None:
+    lost = ista()
+    asked = [needed.experiment for needed in lost]
+    epochs = [one.training.epochs + one.finetuning.epochs for one in asked]
+    warm = warm_up(asked[0]).training.epochs
+    trainings, _, _, total, _ = lines(without(all_made, tmp_path, *lost))[0][1:]
+    assert (trainings, total) == (str(len(lost) + 1), f"{sum(epochs) + warm:,}")
 
 
 def test_hours_are_those_of_the_measured_step_and_all_are_added(all_made: Path, tmp_path: Path) -> None:

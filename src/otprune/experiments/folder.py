@@ -138,13 +138,22 @@ def claim(folder: Path, experiment: Experiment) -> None:
 
 
 def runs_in(folder: Path) -> list[str]:
-    """The names of the folders in it that belong to runs; other programs, too, have files of that name.
+    """The names of the folders in it that belong to runs.
 
     >>> runs_in(Path("nowhere"))
     []
     """
-    found = ((path.parent.name, found_in(path) or {}) for path in folder.glob(f"*/{CONFIGURATION}"))
-    return sorted(name for name, content in found if {"model", "data", "training"} <= content.keys())
+    return sorted(path.name for path in folder.glob("*/") if is_run(path))
+
+
+def is_run(folder: Path) -> bool:
+    """Whether a folder belongs to a run, by its configuration, the like of which other programs have, or by its stages.
+
+    >>> is_run(Path("nowhere"))
+    False
+    """
+    content = found_in(folder / CONFIGURATION) or {}
+    return {"model", "data", "training"} <= content.keys() or is_settled(folder)
 
 
 def some(names: Sequence[str]) -> str:
@@ -171,7 +180,7 @@ def require_no_run(folder: Path, what: str) -> None:
 
     >>> require_no_run(Path("nowhere"), "rounds")
     """
-    if (folder / CONFIGURATION).exists():
+    if is_run(folder):
         raise TrainingError(f"{folder}: holds a run of its own. Use another folder for {what}.")
 
 

@@ -13,6 +13,8 @@ from otprune.experiments.fields import Flat, checked, flag, flat, kinds
 class PassedOver:
     """A setting without an effect, why that is, and the other setting, and its value, with which it would have one.
 
+    Or it has one that goes `against` the other setting, so that a flag does not overrule what a file says of it.
+
     >>> PassedOver("pruning.ratio", "to the rule ot", "pruning.rule", "ns").told("give --rule ns")
     'pruning.ratio is of no use to the rule ot: give --rule ns, or leave it out'
     """
@@ -21,6 +23,7 @@ class PassedOver:
     why: str
     other: str
     value: str = ""
+    against: bool = False
 
     def told(self, advice: str) -> str:
         """In words."""
@@ -48,7 +51,7 @@ def passed_over(settings: Flat) -> Iterator[PassedOver]:
     else:
         yield PassedOver("pruning.delta", "to the rule ns", "pruning.rule", "ot")
         steered = "to the rule ns, since λ is steered by what OT keeps"
-        yield PassedOver("training.target_flops", steered, "pruning.rule", "ot")
+        yield PassedOver("training.target_flops", steered, "pruning.rule", "ot", against=True)
     if settings["pruning.latency"] is None:
         yield from (
             PassedOver(f"pruning.{name}", "without a latency to meet", "pruning.latency") for name in OF_LATENCY
@@ -96,5 +99,5 @@ def require_file_of_use(file: Flat, where: str, experiment: Experiment) -> None:
     defaults = checked(Experiment, flat(Experiment("", "").to_dict()), where)
     alone = set(passed_over(defaults | file))
     for one in passed_over(flat(experiment.to_dict())):
-        if one in alone and file.get(one.name, defaults[one.name]) != defaults[one.name]:
+        if (one in alone or one.against) and file.get(one.name, defaults[one.name]) != defaults[one.name]:
             raise TrainingError(f"{where}: {one.told(one.as_setting)}")

@@ -10,12 +10,13 @@ from otprune.experiments.iterate import ROUNDS, Restart
 from otprune.experiments.reproduce.needed import Kind, Needed
 from otprune.experiments.reproduce.records import SCRATCH_LACKS, Records
 from otprune.experiments.reproduce.rows import rows
+from otprune.experiments.reproduce.running import warm_up, warmed_up_at
 from otprune.report.benchmarks import benchmark
 from otprune.report.markdown import NONE, markdown_table
 from otprune.report.points import subject
 from otprune.report.seed_by_seed import IMAGES
 
-HEADER = ("network", "trainings", "fine-tunings", "from scratch", "epochs, at most", "hours, at most")
+HEADER = ("network", "trainings", "fine-tunings", "from scratch", "epochs, at most", "hours of steps")
 FOLDER = "train_step"
 
 
@@ -79,6 +80,8 @@ def _missing(data: str, model: str, lacking: Iterable[Needed], records: Records)
             trained[needed.trained_at] = Work(1, needed.experiment.training.epochs)
             trained[f"{needed.place}, later rounds"] = _later_trainings(needed)
             finetuned += _finetunings(needed)
+            if needed.kind is Kind.ISTA:
+                trained[warmed_up_at(needed)] = Work(1, warm_up(needed.experiment).training.epochs)
     kinds = (sum(trained.values(), NOTHING), finetuned, fresh)
     return Missing(subject(data, model), kinds, _seconds_an_epoch(records, model) * sum(kind.epochs for kind in kinds))
 

@@ -112,14 +112,13 @@ def of_a_free_seed(needed: Needed, records: Records) -> Needed:
     return next(one for one in asked if records.find(one) is None)
 
 
-def train_for(needs: Sequence[Needed], workshop: Workshop) -> None:
-    """Make the training that these share, and give each its weights, so that it can be gone on with by itself.
+def trained_for(needs: Sequence[Needed], workshop: Workshop) -> dict[str, Pipeline]:
+    """The training that these share, by its place, made where it is not there.
 
-    >>> train_for([], Workshop(Path("runs"), Path("results"), torch.device("cpu")))
+    >>> trained_for([], Workshop(Path("runs"), Path("results"), torch.device("cpu")))
+    {}
     """
-    for trained in _trained([needs] if needs else [], workshop).values():
-        for needed in needs:
-            _with_weights(needed, {needed.trained_at: trained}, workshop)
+    return _trained([needs] if needs else [], workshop)
 
 
 def goes_on_by_itself(needed: Needed, workshop: Workshop) -> bool:
@@ -224,13 +223,21 @@ def _with_weights(needed: Needed, trained: Mapping[str, Pipeline], workshop: Wor
     """The run itself where it was trained, or another with the same trained weights."""
     if needed.begins_at == needed.trained_at:
         return trained.get(needed.trained_at) or _training(needed, workshop)
+    return with_weights(needed, trained, workshop)
+
+
+def with_weights(needed: Needed, trained: Mapping[str, Pipeline], workshop: Workshop) -> Pipeline:
+    """The run of what shares its training with others: with its weights, it can be gone on with by itself.
+
+    tests/test_side_by_side.py shows it at work.
+    """
     pipeline = workshop.pipeline(needed.begins_at, needed.experiment)
     if needed.trained_at in trained:
-        share(trained[needed.trained_at], pipeline)
+        _share(trained[needed.trained_at], pipeline)
     return pipeline
 
 
-def share(trained: Pipeline, pipeline: Pipeline) -> None:
+def _share(trained: Pipeline, pipeline: Pipeline) -> None:
     """Give a run the trained weights of another, and note whose they are; what is pruned was made of others."""
     if not (pipeline.folder / SPARSE).exists() and not (pipeline.folder / PRUNED).exists():
         pipeline.note(accuracy_sparse=trained.results["accuracy_sparse"], trained_in=trained.folder.name)

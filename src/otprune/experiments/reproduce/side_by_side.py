@@ -4,6 +4,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from operator import call
 from pathlib import Path
 
 import torch
@@ -15,10 +16,12 @@ from otprune.experiments.news import Listener, News, Said
 from otprune.experiments.pipeline import Pipeline
 from otprune.experiments.reporting import Several
 from otprune.experiments.reproduce.jobs import Job
+from otprune.experiments.reproduce.needed import Needed
 from otprune.experiments.reproduce.rows import printed
-from otprune.experiments.reproduce.running import Workshop, run_missing, train_for
+from otprune.experiments.reproduce.running import Workshop, run_missing, trained_for, with_weights
 from otprune.experiments.reproduce.watching import Watching
 from otprune.experiments.telling import RECORDED, Telling
+from otprune.training.failures import SetAside
 
 
 @dataclass(frozen=True)
@@ -51,7 +54,7 @@ def run_missing_in(processes: int, asked: Sequence[Job], workshop: Workshop, scr
 
     >>> run_missing_in(2, [], Workshop(Path("runs"), Path("results"), torch.device("cpu")), True, listener=None)
     """
-    threads = max(1, torch.get_num_threads() // processes)
+    threads = max(1, torch.get_num_threads() // max(1, min(processes, len(asked))))
     bench = Bench(workshop.runs, workshop.results, workshop.device, workshop.together, scratch, threads)
     tasks = [Task(job.name, partial(perform, job, bench), job.after) for job in asked]
     work_off(tasks, processes, listener, workshop.runs)
@@ -76,7 +79,13 @@ def perform(job: Job, bench: Bench, tell: Tell) -> None:
     with board(partial(print, file=sys.stderr)) as events:
         report = Several(events, Telling(tell_of_it, called), Watching(bench.runs, printed()))
         workshop = Workshop(bench.runs, bench.results, bench.device, report, bench.together, say=say)
-        if job.sharing:
-            train_for(job.sharing, workshop)
-            tell(Freed(frozenset(needed.place for needed in job.sharing)))
-        run_missing(job.needs, workshop, bench.scratch)
+        trained = trained_for(job.sharing, workshop)
+
+        def hand_out(needed: Needed) -> None:
+            with_weights(needed, trained, workshop)
+            tell(Freed(frozenset({needed.place})))
+
+        handing_out = [partial(hand_out, needed) for needed in job.sharing]
+        aside = SetAside([*handing_out, partial(run_missing, job.needs, workshop, bench.scratch)])
+        aside.each(call)
+        aside.end()

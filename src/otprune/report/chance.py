@@ -8,25 +8,31 @@ SPREAD = 0.24  # points: the standard deviation of VGG-14's accuracy on CIFAR-10
 SURE = 2.0  # standard deviations, where they are known
 ENOUGH = 3  # trainings that tell by themselves how far they spread
 CLOSE = 0.5  # points of accuracy
-ALONE = round(SURE * SPREAD * math.sqrt(2), 1)
-"""Points by which the accuracies of two trainings may differ by chance."""
+ALONE, FOUR = (round(SURE * SPREAD * math.sqrt(number), 1) for number in (2, 4))
+"""Points by which the accuracies of two trainings may differ by chance, and two differences between two of them."""
+SPARSEST = 1.06  # points: what two seeds of VGG-14 on CIFAR-10 differ by at the paper's largest λ
+BROKEN = round(SURE * SPARSEST, 1)
+"""The same of two networks of which one was broken and mended: no closer than the sparsest are to each other."""
 
 # Standard errors that a mean of 3, 4, ... values may be off by, with 95 percent of certainty: Student's t.
 STUDENT = (4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26, 2.23)
 
 
-def reach(values: Sequence[float], alone: bool = False) -> float:
+def reach(values: Sequence[float], alone: float | None = None) -> float:
     """How far from zero the mean of some differences may lie by chance.
 
-    `alone` says that they rest on a single training, as all ratios that Network Slimming prunes do.
+    `alone` is that where they rest on a single training, as all ratios that Network Slimming prunes do, however many
+    they are.
 
-    >>> round(reach([1.0, 2.0, 3.0]), 2), reach([1.0, 2.0, 3.0], alone=True)
-    (2.48, 0.7)
+    >>> round(reach([1.0, 2.0, 3.0]), 2), reach([1.0, 2.0, 3.0], ALONE), reach([1.0])
+    (2.48, 0.7, 0.7)
     """
-    return ALONE if alone or len(values) < ENOUGH else _student(values) * stdev(values) / math.sqrt(len(values))
+    if alone is not None:
+        return alone
+    return ALONE if len(values) < ENOUGH else _student(values) * stdev(values) / math.sqrt(len(values))
 
 
-def leans(values: Sequence[float], alone: bool = False) -> bool | None:
+def leans(values: Sequence[float], alone: float | None = None) -> bool | None:
     """Whether some differences are above zero on average, or below, by more than chance; None where neither is so.
 
     >>> leans([0.4, 0.5, 0.6]), leans([-3.0]), leans([-0.1, 0.0, 0.1])
@@ -36,7 +42,7 @@ def leans(values: Sequence[float], alone: bool = False) -> bool | None:
     return mean > 0 if abs(mean) > reach(values, alone) else None
 
 
-def are_level(values: Sequence[float], alone: bool = False) -> bool:
+def are_level(values: Sequence[float], alone: float | None = None) -> bool:
     """Whether the mean of some differences is near zero even where chance has brought it nearer.
 
     >>> are_level([-0.1, 0.0, 0.1]), are_level([0.0])
@@ -45,7 +51,7 @@ def are_level(values: Sequence[float], alone: bool = False) -> bool:
     return abs(fmean(values)) + reach(values, alone) <= CLOSE
 
 
-def above(values: Sequence[float], alone: bool = False) -> bool | None:
+def above(values: Sequence[float], alone: float | None = None) -> bool | None:
     """Whether some differences are above zero on average, by more than chance; None where that cannot be told.
 
     They are not where they are level.
@@ -57,7 +63,7 @@ def above(values: Sequence[float], alone: bool = False) -> bool | None:
     return False if leaning is None and are_level(values, alone) else leaning
 
 
-def alike(values: Sequence[float], alone: bool = False) -> bool | None:
+def alike(values: Sequence[float], alone: float | None = None) -> bool | None:
     """Whether what differs by these is the same but for chance; None where that cannot be told.
 
     >>> alike([-0.1, 0.0, 0.1]), alike([0.4]), alike([0.8])
@@ -68,15 +74,15 @@ def alike(values: Sequence[float], alone: bool = False) -> bool | None:
     return None if leans(values, alone) is None else False
 
 
-def lowest(values: Sequence[float]) -> float:
-    """How low another value of the same kind may lie by chance.
+def spread_of_one(values: Sequence[float]) -> float:
+    """How far another value of the same kind may lie from their mean by chance; too few do not tell.
 
-    >>> round(lowest([1.0, 2.0, 3.0]), 2)
-    -2.97
+    >>> round(spread_of_one([1.0, 2.0, 3.0]), 2), spread_of_one([1.0, 2.0])
+    (4.97, inf)
     """
-    return fmean(values) - _student(values) * stdev(values) * math.sqrt(1 + 1 / len(values))
+    return _student(values) * stdev(values) * math.sqrt(1 + 1 / len(values)) if len(values) >= ENOUGH else math.inf
 
 
 def _student(values: Sequence[float]) -> float:
-    """Of so many values; the table's last number is a little too much for more."""
+    """Of so many values, `ENOUGH` at least; the table's last number is a little too much for more."""
     return STUDENT[min(len(values) - ENOUGH, len(STUDENT) - 1)]

@@ -11,7 +11,7 @@ from otprune.experiments.iterate import Restart
 from otprune.experiments.reproduce.needed import baseline
 from otprune.experiments.reproduce.records import Record, Records
 from otprune.experiments.reproduce.rows import ista, row, sweep, sweeps_of_resnet20
-from otprune.report.chance import above
+from otprune.report.chance import ALONE, FOUR, above
 from otprune.report.edge import faster_with_little_loss, faster_without_loss
 from otprune.report.gamma_claims import groups_lie_apart
 from otprune.report.goals import goals_are_reached
@@ -49,7 +49,7 @@ def rounds_are_stable(records: Records) -> Claim:
 
 
 def one_shot_beats_rounds(records: Records) -> Claim:
-    """At each round of NS that lies in the range of OT's sweep; every round is a training of its own.
+    """At each round of NS that lies in the range of OT's sweep; every round goes on from the one before, luck and all.
 
     >>> from pathlib import Path
     >>> one_shot_beats_rounds(Records(Path("nowhere"))).verdict.value
@@ -61,9 +61,9 @@ def one_shot_beats_rounds(records: Records) -> Claim:
     }
     found = {name: values for name, values in measured.items() if values}
     text = "OT in one shot is more accurate than NS in rounds."
-    told = list(map(above, found.values()))
+    told = [above(values, ALONE) for values in found.values()]
     judged = {VGG: False if False in told else None if None in told else True} if found else {}
-    evidence = [f"{name}: {averaged(one)}{by_chance(one)}" for name, one in found.items()]
+    evidence = [f"{name}: {averaged(one)}{by_chance(one, ALONE)}" for name, one in found.items()]
     evidence += _not_run(found)
     return Claim(
         "OT in one shot is more accurate than NS in rounds", text, judged, listed(evidence), "iterative", (VGG,)
@@ -102,7 +102,7 @@ def loses_less_than_reported(records: Records, way: str = "OT") -> Claim:
     lost = [theirs["baseline"] - accuracy for accuracy in theirs["accuracy"]]
     places = [(100 * share, points) for share, points in zip(theirs["removed_parameters"], lost, strict=True)]
     text = f"ResNet-20: {way} loses less accuracy than Ye et al. report."
-    return _compared_losses(f"{way} loses less accuracy than Ye et al. report", text, records, places, way)
+    return _compared_losses(f"{way} loses less accuracy than Ye et al. report", text, records, places, way, FOUR)
 
 
 def loses_less_than_ista(records: Records, way: str = "OT") -> Claim:
@@ -114,7 +114,7 @@ def loses_less_than_ista(records: Records, way: str = "OT") -> Claim:
     """
     places = _losses(records, finetuned(records, ista()))
     text = f"{NEW}on ResNet-20, {way} loses less accuracy than our own run of ISTA."
-    return _compared_losses(f"{NEW}{way} loses less than our own run of ISTA", text, records, places, way)
+    return _compared_losses(f"{NEW}{way} loses less than our own run of ISTA", text, records, places, way, ALONE)
 
 
 def holds_on_ilsvrc(records: Records) -> Claim:
@@ -162,11 +162,12 @@ def _losses(records: Records, found: Sequence[Point]) -> list[Place]:
     return [(point.cost("parameters", "finetuned").mean, full - point.accuracy("finetuned").mean) for point in found]
 
 
-def _compared_losses(name: str, text: str, records: Records, theirs: Sequence[Place], way: str) -> Claim:
+def _compared_losses(name: str, text: str, records: Records, theirs: Sequence[Place], way: str, chance: float) -> Claim:
     """Judged where OT reaches as far as theirs; where it does not, what it reaches is told.
 
     What is penalized is the paper's to say, and it does not: another way is another reading of the same claim. Theirs
-    are two networks, which is too few to tell how far they spread.
+    are two networks, which is too few to tell how far they spread, so `chance` does: it is larger where they lose
+    against an unpruned network of their own.
     """
     where, line = subject("cifar10", "resnet20"), _losses(records, finetuned(records, sweeps_of_resnet20()[way]))
     again = way != next(iter(sweeps_of_resnet20()))
@@ -179,8 +180,8 @@ def _compared_losses(name: str, text: str, records: Records, theirs: Sequence[Pl
         evidence.append(f"it removes at most {most:.0f} %")
         return Claim(name, text, {where: None}, listed(evidence), "resnet20", (where,), again)
     less = fmean(saved)
-    evidence.append(f"{abs(less):.2f} points {'less' if less > 0 else 'more'} on average{by_chance(saved, alone=True)}")
-    return Claim(name, text, {where: above(saved, alone=True)}, listed(evidence), "resnet20", (where,), again)
+    evidence.append(f"{abs(less):.2f} points {'less' if less > 0 else 'more'} on average{by_chance(saved, chance)}")
+    return Claim(name, text, {where: above(saved, chance)}, listed(evidence), "resnet20", (where,), again)
 
 
 def _sweep(records: Records, data: str, model: str) -> Iterator[Mapping[str, Any]]:

@@ -1,11 +1,12 @@
 """Claims about thresholds shifted up and down, in the one network that the paper shows it of: as pruned, fine-tuned."""
 
 from collections.abc import Callable, Mapping
+from statistics import fmean
 
 from otprune.experiments.reproduce.needed import lam_text
 from otprune.experiments.reproduce.records import Record, Records
 from otprune.experiments.reproduce.rows import row
-from otprune.report.chance import CLOSE, lowest
+from otprune.report.chance import CLOSE, spread_of_one
 from otprune.report.points import VGG
 from otprune.report.verdicts import Claim
 
@@ -65,12 +66,12 @@ def _at_the_edge(record: Record) -> tuple[bool, str]:
 
 def _past_mending(record: Record) -> tuple[bool | None, str]:
     up_to, past = _around(_gains(record, "finetuned", 0.0))
-    least, most, by_chance = min(up_to.values()), max(up_to.values()), lowest(list(up_to.values()))
+    least, most, mean = min(up_to.values()), max(up_to.values()), fmean(up_to.values())
     beside = {shift: gain - least for shift, gain in past.items()}
     evidence = f"up to it {least:.2f} to {most:.2f} %; past it, beside the least of these, {_listed(beside)}"
     if max(beside.values()) >= 0:
         return False, evidence
-    return True if max(past.values()) < by_chance else None, evidence
+    return True if max(past.values()) < mean - spread_of_one(list(up_to.values())) else None, evidence
 
 
 def _gains(record: Record, stage: str, beside: float) -> Gains:

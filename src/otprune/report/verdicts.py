@@ -99,7 +99,7 @@ def averaged(values: Sequence[float], what: str = "network", several: str = "") 
     return f"{fmean(values):+.2f} points on average of {len(values)} {several or f'{what}s'} ({ends})"
 
 
-def by_chance(values: Sequence[float], alone: bool = False) -> str:
+def by_chance(values: Sequence[float], alone: float | None = None) -> str:
     """Words to add where the mean of some differences is no larger than chance may make it.
 
     >>> by_chance([-0.25]), by_chance([-0.1, 0.0, 0.1]), by_chance([1.5])

@@ -3,6 +3,7 @@
 import os
 import signal
 import time
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -87,6 +88,17 @@ def never_stop(folder: Path, tell: Tell) -> None:
     time.sleep(PATIENCE)
 
 
+def save_after_a_long_step(folder: Path, tell: Tell, taking: float = 0.0) -> None:
+    """As a training does whose step is a single call of a library: no request is heard of before it returns."""
+    with stop_requests() as stop:
+        (folder / "begun").write_text(str(os.getpid()))
+        until = time.monotonic() + PATIENCE
+        while not stop.requested and time.monotonic() < until:
+            sum(range(int(taking * 5e7)))
+        (folder / "saved").write_text("once")
+    raise Interrupted("saved")
+
+
 class HeardInFolders(Heard):
     """Leaves word of each task that begins."""
 
@@ -98,13 +110,13 @@ class HeardInFolders(Heard):
         (self.top / news.run / "heard").touch()
 
 
-def crew_of_two(top: Path, taking: float = 0.0) -> None:
-    """For a process of its own, which is stopped or killed; with `taking`, saving takes so many seconds."""
+def crew_of_two(top: Path, task: Callable[..., None], taking: float) -> None:
+    """For a process of its own, which is stopped or killed; with `taking`, what the task does takes so many seconds."""
     os.setpgrp()  # as what is begun in a terminal
     folders = [top / "a", top / "b"]
     for folder in folders:
         folder.mkdir()
-    tasks = [Task(folder.name, partial(save_when_stopped, folder, taking=taking)) for folder in folders]
+    tasks = [Task(folder.name, partial(task, folder, taking=taking)) for folder in folders]
     try:
         work_off(tasks, 2, HeardInFolders(top), top)
     except KeyboardInterrupt as stopped:

@@ -1,7 +1,7 @@
 """Verdicts follow from the records, and no further than chance lets them."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from statistics import pstdev
 from typing import Any
@@ -25,6 +25,7 @@ from tools.reproduction_page import ROOT
 
 NOWHERE = Path("nowhere")
 VGG = "VGG-14 on CIFAR-10"
+DAMAGE = "Without any training, OT damages"
 ABOVE_SLIMMING = "OT is more accurate than NS at NS's own λ at high sparsity"
 BY_PARAMETERS = "OT is more accurate than NS at NS's own λ with as many parameters"
 
@@ -52,9 +53,8 @@ def test_two_seeds_differ_by_what_chance_is_taken_for() -> None:
     assert (ALONE, FOUR) == (0.7, 1.0)
     sparsest = [record for needed in sweep("cifar10", "vgg14") for record in recorded.of_any_seed(needed)]
     largest = max(record.experiment.training.lam for record in sparsest)
-    one, other = (
-        100 * record.results["accuracy_sparse"] for record in sparsest if record.experiment.training.lam == largest
-    )
+    there = [record for record in sparsest if record.experiment.training.lam == largest]
+    one, other = (100 * record.results["accuracy_sparse"] for record in there[:2])  # a third would tell more
     assert abs(one - other) == pytest.approx(SPARSEST, abs=0.01) and BROKEN == 2.1
 
 
@@ -139,35 +139,64 @@ def test_what_fine_tuning_adds_is_compared_where_slimming_broke_nothing(tmp_path
     assert verdict(Records(tmp_path), "NS needs the other")[0] is Verdict.HOLDS
 
 
+def damaged(points: float) -> Callable[[Needed], dict[str, Any]]:
+    """Makes records of networks that pruning alone damages by so many points more than others."""
+    return changed(lambda found: found.update(accuracy_pruned=0.5 - points / 100))
+
+
+def of_ot(folder: Path, seeds_lose: Sequence[float]) -> None:
+    """A sweep of which nothing is damaged but some seeds at one λ."""
+    others = [needed for needed in sweep("cifar10", "vgg14") if needed.experiment.training.lam != 2e-4]
+    made_records.write(folder, others, damaged(0))
+    for needed, points in zip(seeds("cifar10", "ot"), seeds_lose, strict=False):
+        made_records.write(folder, [needed], damaged(points))
+
+
 @pytest.mark.parametrize(
-    ("behind", "ahead", "expected"), [(0.4, 3.0, Verdict.HOLDS), (0.6, 3.0, Verdict.FAILS), (0.4, 0.4, Verdict.FAILS)]
+    ("behind", "ahead", "expected"),
+    [(0.4, 3.0, Verdict.HOLDS), (0.6, 3.0, Verdict.FAILS), (0.4, 0.4, Verdict.FAILS)],
 )
 def test_less_damage_is_ahead_somewhere_and_behind_nowhere(
     behind: float, ahead: float, expected: Verdict, tmp_path: Path
 ) -> None:
-    def pruned(points: float) -> Callable[[Needed], dict[str, Any]]:
-        return changed(lambda found: found.update(accuracy_pruned=0.90 + points / 100))
-
     needs = slimming("cifar10", "vgg14")
-    made_records.write(tmp_path, sweep("cifar10", "vgg14"), pruned(0.0))
-    made_records.write(tmp_path, needs[:-3], pruned(behind))
-    made_records.write(tmp_path, needs[-3:], pruned(-ahead))
-    assert verdict(Records(tmp_path), "Without any training, OT damages")[0] is expected
+    of_ot(tmp_path, seeds_lose=(0, 0, 0))
+    made_records.write(tmp_path, needs[:-3], damaged(-behind))
+    made_records.write(tmp_path, needs[-3:], damaged(ahead))
+    assert verdict(Records(tmp_path), DAMAGE)[0] is expected
 
 
-def test_less_damage_counts_from_what_seeds_spread_on(tmp_path: Path) -> None:
-    """An OT network of which one seed in three is damaged by 9 points more tells little of any other."""
+@pytest.mark.parametrize(
+    ("seeds_lose", "theirs", "expected"),
+    [
+        ((0, 0, 9), (10,), Verdict.UNDECIDED),
+        ((0, 0, 9), (40,), Verdict.HOLDS),
+        ((0, 0, 9), (-40,), Verdict.FAILS),
+        ((0, 0, 9), (40, -5), Verdict.UNDECIDED),  # by chance more damaged than NS's elsewhere
+        ((0, 9), (40,), Verdict.UNDECIDED),  # too few to tell how far they spread
+    ],
+)
+def test_less_damage_counts_from_what_seeds_spread_on(
+    seeds_lose: Sequence[float], theirs: Sequence[float], expected: Verdict, tmp_path: Path
+) -> None:
+    of_ot(tmp_path, seeds_lose)
+    for at, points in enumerate(theirs):
+        made_records.write(tmp_path, slimming("cifar10", "vgg14")[at :: len(theirs)], damaged(points))
+    assert verdict(Records(tmp_path), DAMAGE)[0] is expected
 
-    def damaged(points: float) -> Callable[[Needed], dict[str, Any]]:
-        return changed(lambda found: found.update(accuracy_pruned=0.5 - points / 100))
 
-    for needed, points in zip(seeds("cifar10", "ot")[:3], (0, 0, 9), strict=True):
-        made_records.write(tmp_path, [needed], damaged(points))
-    others = [needed for needed in sweep("cifar10", "vgg14") if needed.experiment.training.lam != 2e-4]
-    made_records.write(tmp_path, others, damaged(0))
-    for theirs, expected in ((10, Verdict.UNDECIDED), (40, Verdict.HOLDS), (-40, Verdict.FAILS)):
-        made_records.write(tmp_path, slimming("cifar10", "vgg14"), damaged(theirs))
-        assert verdict(Records(tmp_path), "Without any training, OT damages")[0] is expected
+def test_networks_are_judged_by_what_chance_makes_of_their_like(tmp_path: Path) -> None:
+    """A point ahead of whole networks counts; that it is no more than that of broken ones tells nothing."""
+    needs = slimming("cifar10", "vgg14")
+    made_records.write(tmp_path, sweep("cifar10", "vgg14"), finetuned_by(0))
+    made_records.write(tmp_path, needs, finetuned_by(1))
+    assert verdict(Records(tmp_path), ABOVE_SLIMMING)[0] is Verdict.HOLDS
+    broken = changed(lambda found: emptied(found) or found.update(accuracy_finetuned=0.93))
+    made_records.write(tmp_path, needs[-1:], broken)
+    judged, evidence = verdict(Records(tmp_path), ABOVE_SLIMMING)
+    assert judged is Verdict.HOLDS and evidence.endswith("1 network that NS broke, which chance may explain (±2.10)")
+    made_records.write(tmp_path, needs, broken)
+    assert verdict(Records(tmp_path), ABOVE_SLIMMING)[0] is Verdict.UNDECIDED
 
 
 def test_most_runs_have_converged_after_three_epochs(tmp_path: Path) -> None:

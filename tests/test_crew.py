@@ -3,6 +3,7 @@
 import os
 import signal
 import time
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -16,9 +17,11 @@ from tests import crew_tasks, processes
 from tests.crew_tasks import Heard, wait_for
 
 
-def crew_of_two(top: Path, until: str = "begun", taking: float = 0.0) -> processes.BaseProcess:
+def crew_of_two(
+    top: Path, until: str = "begun", task: Callable[..., None] = crew_tasks.save_when_stopped, taking: float = 0.0
+) -> processes.BaseProcess:
     """Under way."""
-    process = processes.start(crew_tasks.crew_of_two, top, taking)
+    process = processes.start(crew_tasks.crew_of_two, top, task, taking)
     for name in ("a", "b"):
         wait_for(top / name / until)
     return process
@@ -89,8 +92,11 @@ def test_ctrl_c_lets_all_save_themselves_once_and_says_how_to_go_on(tmp_path: Pa
     assert told == f"stopped and saved in {tmp_path}: give the same command again to go on"
 
 
-def test_a_stop_that_reaches_crew_and_tasks_alike_does_not_break_into_their_saving(tmp_path: Path) -> None:
-    process = crew_of_two(tmp_path, taking=2.0)
+@pytest.mark.parametrize("task", [crew_tasks.save_when_stopped, crew_tasks.save_after_a_long_step])
+def test_a_stop_that_reaches_crew_and_tasks_alike_does_not_break_into_their_saving(
+    task: Callable[..., None], tmp_path: Path
+) -> None:
+    process = crew_of_two(tmp_path, task=task, taking=2.0)
     pids = [int((tmp_path / name / "begun").read_text()) for name in ("a", "b")]
     for pid in (process.pid or 0, *pids):
         os.kill(pid, signal.SIGTERM)
@@ -118,8 +124,9 @@ def test_when_a_crew_fails_its_tasks_save_themselves_before_that_is_raised(tmp_p
         Task("saves", partial(crew_tasks.save_when_stopped, tmp_path)),
         Task("talks", partial(crew_tasks.mark, tmp_path / "talked")),
     ]
-    with pytest.raises(ValueError, match="the screen is gone"):
+    with pytest.raises(ValueError, match="the screen is gone") as failed:
         work_off(tasks, 2, Broken(), tmp_path)
+    assert failed.value.__notes__ == [f"stopped and saved in {tmp_path}: give the same command again to go on"]
     assert (tmp_path / "saved").read_text() == "once"
 
 

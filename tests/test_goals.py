@@ -14,7 +14,8 @@ from otprune.experiments.experiment import Pruning
 from otprune.experiments.reproduce.needed import Kind, Needed, best
 from otprune.experiments.reproduce.records import Records
 from otprune.experiments.reproduce.rows import row, towards
-from otprune.experiments.reproduce.running import Workshop, run_missing
+from otprune.experiments.reproduce.running import run_missing
+from otprune.experiments.reproduce.workshop import Workshop
 from otprune.experiments.settings import resolved
 from otprune.report.goals import attempts, goals, goals_are_reached
 from otprune.report.page import page

@@ -108,6 +108,8 @@ def test_rounds_and_sweeps_have_folders_of_their_own(tmp_path: Path) -> None:
 def test_what_other_programs_call_a_configuration_is_no_run(tmp_path: Path) -> None:
     (tmp_path / "project/bert").mkdir(parents=True)
     (tmp_path / "project/bert/config.json").write_text('{"model": "bert", "hidden_size": 768}')
+    (tmp_path / "project/cifar-100-python").mkdir()
+    (tmp_path / "project/cifar-100-python/train").touch()
     flags = {"model": "digits_net", "data": "digits", "device": "cpu", "epochs": 0, "finetune_epochs": 0}
     assert run_here("run", **flags, out=tmp_path / "project").code == 0
 

@@ -13,8 +13,9 @@ from otprune.experiments.iterate import Restart
 from otprune.experiments.reproduce.needed import Needed, baseline, pruned, rounds, shifted
 from otprune.experiments.reproduce.records import Records, normalised
 from otprune.experiments.reproduce.rows import rows
-from otprune.experiments.reproduce.running import Workshop, run_missing
+from otprune.experiments.reproduce.running import run_missing
 from otprune.experiments.reproduce.undamaged import Undamaged
+from otprune.experiments.reproduce.workshop import Workshop
 from tests import made_records
 
 OT = pruned("cifar10", "vgg14", 1e-4)

@@ -14,7 +14,8 @@ from otprune.experiments.reporting import Silent
 from otprune.experiments.reproduce import made_images
 from otprune.experiments.reproduce.needed import Needed
 from otprune.experiments.reproduce.records import Records
-from otprune.experiments.reproduce.running import Workshop, run_missing
+from otprune.experiments.reproduce.running import run_missing
+from otprune.experiments.reproduce.workshop import Workshop
 from otprune.training.run import EpochRecord, Run
 from tests.small_needs import BASELINE, BY_ISTA, EVERYTHING, PRUNED, PRUNED_ONCE, ROUNDS, SHIFTED, SLIMMED
 from tests.small_runs import CPU

@@ -14,7 +14,7 @@ from otprune.cli import app
 from otprune.cli.reproduce import _announced
 from otprune.experiments.reproduce.needed import pruned
 from otprune.experiments.reproduce.rows import row, rows, seeds, sweep
-from otprune.experiments.reproduce.running import Workshop
+from otprune.experiments.reproduce.workshop import Workshop
 from tests import made_records
 from tests.small_runs import CPU
 

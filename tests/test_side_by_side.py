@@ -18,8 +18,9 @@ from otprune.experiments.reproduce.jobs import Job, jobs
 from otprune.experiments.reproduce.needed import Needed
 from otprune.experiments.reproduce.records import Records
 from otprune.experiments.reproduce.rows import Row
-from otprune.experiments.reproduce.running import Workshop, run_missing
+from otprune.experiments.reproduce.running import run_missing
 from otprune.experiments.reproduce.side_by_side import run_missing_in
+from otprune.experiments.reproduce.workshop import Workshop
 from otprune.experiments.runs_table import RunsTable
 from otprune.training.failures import RunsFailed
 from otprune.training.stopping import Interrupted

@@ -11,7 +11,7 @@ from otprune.errors import TrainingError
 from otprune.experiments.reproduce.needed import Needed
 from otprune.experiments.reproduce.records import Records
 from otprune.experiments.reproduce.rows import ista, row, rows, seeds, slimming, sweep
-from otprune.experiments.reproduce.running import warm_up
+from otprune.experiments.reproduce.trainings import warm_up
 from otprune.report.to_come import to_come
 from tests import made_records
 

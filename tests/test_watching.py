@@ -11,8 +11,9 @@ from rich.console import Console
 from otprune.cli import reproduce
 from otprune.experiments.reproduce.needed import Kind, Needed
 from otprune.experiments.reproduce.rows import Row, printed
-from otprune.experiments.reproduce.running import Workshop, run_missing
+from otprune.experiments.reproduce.running import run_missing
 from otprune.experiments.reproduce.watching import BY_EPOCH, Watching
+from otprune.experiments.reproduce.workshop import Workshop
 from otprune.training.run import Training
 from tests.small_runs import CPU, EXPERIMENT, FINETUNING
 

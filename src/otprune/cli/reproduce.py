@@ -25,10 +25,12 @@ from otprune.experiments.reproduce.made_images import run_on_made_images
 from otprune.experiments.reproduce.needed import Needed
 from otprune.experiments.reproduce.records import Records
 from otprune.experiments.reproduce.rows import Row, printed, row, rows
-from otprune.experiments.reproduce.running import Workshop, run_missing, to_train
+from otprune.experiments.reproduce.running import run_missing
 from otprune.experiments.reproduce.side_by_side import fetch, run_missing_in
+from otprune.experiments.reproduce.trainings import to_train
 from otprune.experiments.reproduce.undamaged import Undamaged
 from otprune.experiments.reproduce.watching import Watching
+from otprune.experiments.reproduce.workshop import Workshop
 from otprune.experiments.runs_table import RunsTable, moving
 from otprune.training.loop import chosen_device
 

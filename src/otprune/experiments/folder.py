@@ -20,6 +20,7 @@ ROUNDS_ASKED = "rounds.json"  # how many rounds there are to be
 SPARSE, PRUNED = "sparse.safetensors", "pruned.safetensors"
 FINETUNED, SCRATCH = "finetuned.safetensors", "scratch.safetensors"
 FRESH = "fresh.safetensors"  # what the next of several rounds starts from, where that is not what was fine-tuned
+MODEL = ".safetensors"
 SHOWN = 3  # of the runs in a folder
 NUMBERS = re.compile(r"(?<=\[)[\s\d.,eE+-]+(?=\])")
 MADE_BY = {SPARSE: "train", PRUNED: "prune", FINETUNED: "finetune", SCRATCH: "scratch"}
@@ -238,4 +239,4 @@ def _is_open(folder: Path, section: str) -> bool:
 
 def _left_any(folder: Path, names: Sequence[str]) -> bool:
     """Whether one of these files is there, or a checkpoint in one of these folders."""
-    return any((folder / name).is_file() or checkpoints(folder / name) for name in names)
+    return any((folder / name).is_file() if name.endswith(MODEL) else checkpoints(folder / name) for name in names)

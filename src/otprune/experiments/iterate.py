@@ -178,7 +178,7 @@ def iterate_together(
     aside.each(lambda one: _require_rounds_alone(one.folder, one.restart, rounds))
     while waiting := [one for one in aside.others() if one.goes_on(rounds)]:
         aside.each(lambda one: one.begin(rounds), waiting)
-        go(stages.train, lambda one: untrained(one.last), waiting)
+        go(stages.train, lambda one: untrained(one.last, one.restart is Restart.FINETUNED), waiting)
         aside.each(lambda one: stages.prune(one.done[-1], report), waiting)
         go(stages.finetune, lambda one: one.to_finetune, waiting)
         aside.each(Rounds.end, waiting)

@@ -28,7 +28,7 @@ from otprune.experiments.pruned_anew import FILE as PLAN
 from otprune.experiments.pruned_anew import leave_out_of_another, require_no_files_of_another
 from otprune.experiments.remarks import remarks
 from otprune.experiments.reporting import Report, Silent
-from otprune.experiments.untrained import TRAIN, require_the_same_weights, untrained
+from otprune.experiments.untrained import require_a_teacher, require_nothing_made_of_others, untrained
 from otprune.models.init import initialize
 from otprune.plan import PruningPlan
 from otprune.surgery import apply, plans_of
@@ -76,8 +76,10 @@ def train(
     """Train with the sparsity penalty; writes sparse.safetensors. `begin` makes the run of another way to train."""
 
     def begin_checked(pipeline: Pipeline) -> Run:
-        require_the_same_weights(pipeline.folder)
-        return (begin or _sparsity_run)(pipeline)
+        run = (begin or _sparsity_run)(pipeline)
+        if run.epoch == run.position == 0 and not run.done:
+            require_nothing_made_of_others(pipeline.folder, pipeline.experiment)
+        return run
 
     _train_all(replace(_SPARSITY, begin=begin_checked), pipelines, report, save_every, together)
 
@@ -206,15 +208,16 @@ class _Stage:
 
 
 def _sparsity_run(pipeline: Pipeline) -> Run:
-    return Run(pipeline.first_model(), pipeline.data, pipeline.experiment.training, pipeline.folder / TRAIN)
+    return Run(pipeline.first_model(), pipeline.data, pipeline.experiment.training, pipeline.folder / "train")
 
 
 def _finetuning_run(pipeline: Pipeline) -> Run:
-    settings, teacher = pipeline.experiment.finetuning, None
+    settings, pruned, teacher = pipeline.experiment.finetuning, pipeline.load(PRUNED), None
     if settings.distill:
+        require_a_teacher(pipeline.folder)
         teacher = Teacher(pipeline.load(SPARSE), settings.distill, settings.temperature)
     training = pipeline.experiment.finetune_training()
-    return Run(pipeline.load(PRUNED), pipeline.data, training, pipeline.folder / "finetune", teacher)
+    return Run(pruned, pipeline.data, training, pipeline.folder / "finetune", teacher)
 
 
 def _scratch_run(pipeline: Pipeline) -> Run:

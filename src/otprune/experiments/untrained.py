@@ -8,41 +8,59 @@ from pathlib import Path
 
 from otprune.errors import TrainingError
 from otprune.experiments.experiment import Experiment
-from otprune.experiments.folder import FINETUNED, PRUNED, SPARSE
+from otprune.experiments.folder import FINETUNED, PRUNED, SPARSE, left_after_pruning
 from otprune.experiments.pipeline import Pipeline
 from otprune.training import distributed
-from otprune.training.checkpoint import checkpoints
 
-TRAIN = "train"  # the folder of its checkpoints
+UNTAUGHT = "give --distill 0"
 
 
-def untrained(pipelines: Sequence[Pipeline]) -> list[Pipeline]:
-    """All but those that go on from a pruned model.
+def untrained(pipelines: Sequence[Pipeline], finetuned: bool = True) -> list[Pipeline]:
+    """All but those that go on from a pruned model, to be fine-tuned or not.
 
     >>> untrained([])
     []
     """
-    going_on = distributed.led(lambda: [goes_on_from_pruned(one.folder, one.experiment) for one in pipelines])
+    going_on = distributed.led(
+        lambda: [goes_on_from_pruned(one.folder, one.experiment, finetuned) for one in pipelines]
+    )
     return [pipeline for pipeline, goes_on in zip(pipelines, going_on, strict=True) if not goes_on]
 
 
-def goes_on_from_pruned(folder: Path, experiment: Experiment) -> bool:
-    """Whether nothing that a run still has to do needs trained weights, there or not.
+def goes_on_from_pruned(folder: Path, experiment: Experiment, finetuned: bool = True) -> bool:
+    """Whether nothing that a run still has to do, be it fine-tuned or not, needs trained weights, there or not.
 
     >>> goes_on_from_pruned(Path("nowhere"), Experiment("vgg14", "cifar10"))
     False
     """
-    is_to_be_taught = experiment.finetuning.distill and not (folder / FINETUNED).exists()
+    is_to_be_taught = finetuned and experiment.finetuning.distill and not (folder / FINETUNED).exists()
     return (folder / PRUNED).exists() and not is_to_be_taught
 
 
-def require_the_same_weights(folder: Path) -> None:
-    """Refuse to train anew where something was made of weights that are gone: others would be put beside it.
+def require_nothing_made_of_others(folder: Path, experiment: Experiment) -> None:
+    """Refuse to train from the start where something was made of weights that are gone: others would be put beside it.
 
-    >>> require_the_same_weights(Path("nowhere"))
+    >>> require_nothing_made_of_others(Path("nowhere"), Experiment("vgg14", "cifar10"))
     """
-    if (folder / PRUNED).exists() and not checkpoints(folder / TRAIN):
+    made = [name for name in (PRUNED, *left_after_pruning(folder)) if (folder / name).exists()]
+    if made:
+        taught = f", {UNTAUGHT}" if experiment.finetuning.distill else ""
         raise TrainingError(
-            f"{folder}: {PRUNED} was made of trained weights that are gone, and another training may come to others. "
-            f"Put {SPARSE} back, or use another folder."
+            f"{folder}: {' and '.join(made)} came of trained weights that are gone, and another training may come to "
+            f"others. Put {SPARSE} back{taught}, or use another folder."
+        )
+
+
+def require_a_teacher(folder: Path) -> None:
+    """Refuse to distill from trained weights that are not there.
+
+    >>> require_a_teacher(Path("nowhere"))
+    Traceback (most recent call last):
+        ...
+    otprune.errors.TrainingError: nowhere: --distill lets the trained network teach the pruned one, and there is no ...
+    """
+    if not (folder / SPARSE).exists():
+        raise TrainingError(
+            f"{folder}: --distill lets the trained network teach the pruned one, and there is no {SPARSE}. "
+            f"Put it back, or {UNTAUGHT}."
         )

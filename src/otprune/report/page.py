@@ -6,7 +6,7 @@ from pathlib import Path
 
 from otprune.experiments.reproduce.records import Record, Records
 from otprune.experiments.reproduce.rows import PAIRS, Row, rows, sweep
-from otprune.report.chance import ALONE, BROKEN, CLOSE
+from otprune.report.chance import ALONE, BROKEN, CLOSE, FOUR
 from otprune.report.claims import claims, first_claims
 from otprune.report.figures import FIGURES
 from otprune.report.markdown import NONE, markdown_table, measured_with
@@ -34,12 +34,13 @@ WORDS = f"""\
   pruned network from fresh weights, for as many FLOPs as the unpruned one was trained with, but at most twice the
   epochs.
 - **Broken by NS**: its threshold would have removed whole layers; one channel of each was kept.
-- **Chance**: where trainings are compared, a difference between single ones counts from {ALONE:g} points on, twice what
-  two seeds differ by, and the mean of several where it is off zero with 95 % of certainty (Student's t). Beside
-  networks that NS broke it counts from {BROKEN:g} points on: what is so sparse differs more. A claim that one network
-  is more accurate does not hold where both are level, surely to within {CLOSE:g} points; where that cannot be told
-  either, it is neither. What becomes of one and the same network by a further stage or another threshold is judged as
-  measured, and so are the goals of `best`, by the mean of their seeds."""
+- **Chance**: where trainings are compared, a difference between single ones counts from {ALONE:g} points on, twice
+  what two seeds differ by, and the mean of several where it is off zero with 95 % of certainty (Student's t). It
+  counts from {FOUR:g} on where either lost it against an unpruned network of its own, and beside networks that NS
+  broke, by a rule of thumb, from {BROKEN:g}, twice what two seeds at the largest λ differ by. A claim that one
+  network is more accurate does not hold where both are level, surely to within {CLOSE:g} points; where that cannot be
+  told either, it is neither. What becomes of one and the same network by a further stage or another threshold is
+  judged as measured, and so are the goals of `best`, by the mean of their seeds."""
 OF_SEEDS = (
     "In an average of networks, one that was run with several seeds counts once, as their average; seeds that have not "
     "been through all stages that the claim is about are left out. Seeds of OT and NS are compared where both pruned "

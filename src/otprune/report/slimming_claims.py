@@ -5,6 +5,7 @@ all of one training, whose luck they share. Networks that it broke are told apar
 one channel.
 """
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean, median
@@ -30,14 +31,6 @@ class Margins:
     def all(self) -> list[float]:
         """Of either."""
         return [*self.intact, *self.broken]
-
-    @property
-    def chance(self) -> float:
-        """By how many points their average may be off."""
-        return BROKEN if self.broken else ALONE
-
-
-Judge = Callable[[Margins], bool | None]
 
 
 def above_slimming(pairs: Sequence[Pair]) -> Claim:
@@ -77,7 +70,7 @@ def above_slimming_by_parameters(pairs: Sequence[Pair]) -> Claim:
         "OT is more accurate than NS at NS's own λ with as many parameters pruned, fine-tuned, on average of NS's "
         "networks that are not broken."
     )
-    evidence = listed([_told(name, one, ahead[name]) for name, one in found.items()])
+    evidence = listed([f"{name}: {_told(one, ahead[name])}" for name, one in found.items()])
     return Claim(
         "OT is more accurate than NS with as many parameters pruned", text, judged, evidence, ROW, asked(pairs)
     )
@@ -126,19 +119,15 @@ def less_damage(pairs: Sequence[Pair]) -> Claim:
     >>> less_damage([]).verdict.value
     'not yet measured'
     """
-    chance = _damage_by_chance(pairs)
+    found, spreads = _margins(pairs, "pruned", 0.0), {p.name: _spread_of_damage(p) for p in pairs}
     text = (
-        "Without any training, OT damages a network less than NS does at its own λ: somewhere by more than its seeds "
-        f"spread ({chance:.1f} points), and nowhere more."
+        "Without any training, OT damages a network less than NS does at its own λ: somewhere by more than OT's own "
+        f"seeds spread, and nowhere more, to within {CLOSE:g} points."
     )
-
-    def judge(found: Margins) -> bool | None:
-        if min(found.all) < -chance or max(map(abs, found.all)) <= CLOSE:
-            return False
-        return True if max(found.all) > chance else None
-
+    judged = {name: _is_less(one.all, spreads[name]) for name, one in found.items()}
+    evidence = [f"{name}: {_told_damage(one, spreads[name])}" for name, one in found.items()]
     name = "before any fine-tuning, OT does less damage than NS"
-    return _compared(name, text, pairs, "pruned", 0.0, judge, "without-training", _in_the_median)
+    return Claim(name, text, judged, listed(evidence), "without-training", asked(pairs))
 
 
 SLIMMING_CLAIMS: tuple[Callable[[Sequence[Pair]], Claim], ...] = (
@@ -152,47 +141,48 @@ SLIMMING_CLAIMS: tuple[Callable[[Sequence[Pair]], Claim], ...] = (
 
 
 def _at_high_sparsity(name: str, text: str, pairs: Sequence[Pair], stage: str) -> Claim:
-    return _compared(name, text, pairs, stage, HIGH_SPARSITY, _is_ahead, ROW)
+    found = _margins(pairs, stage, HIGH_SPARSITY)
+    judged = {where: _is_ahead(one) for where, one in found.items()}
+    evidence = listed([f"{where}: {_told(one)}" for where, one in found.items()])
+    return Claim(name, text, judged, evidence, ROW, asked(pairs))
 
 
 def _is_ahead(found: Margins) -> bool | None:
-    return above(found.all, found.chance)
+    """Of all that can tell: chance reaches further beside networks that NS broke."""
+    both = [above(values, chance) for values, chance in ((found.intact, ALONE), (found.broken, BROKEN)) if values]
+    told = [one for one in both if one is not None]
+    return all(told) if told else None
 
 
-def _damage_by_chance(pairs: Sequence[Pair]) -> float:
+def _spread_of_damage(pair: Pair) -> float:
     """How far a seed of OT may be from others in what pruning alone costs, at the λ where that is most."""
-    lost = [point.gains("pruned", "sparse") for pair in pairs for point in pair.ot]
-    return max([CLOSE, *(spread_of_one(one) for one in lost if len(one) >= ENOUGH)])
+    lost = [point.gains("pruned", "sparse") for point in pair.ot]
+    return max((spread_of_one(one) for one in lost if len(one) >= ENOUGH), default=math.inf)
 
 
-def _in_the_median(values: Sequence[float]) -> str:
-    """Most may be alike, and one be far off."""
-    return f", {median(values):+.2f} in the median"
+def _is_less(margins: Sequence[float], spread: float) -> bool | None:
+    if min(margins) < -max(spread, CLOSE) or max(map(abs, margins)) <= CLOSE:
+        return False
+    return True if max(margins) > max(spread, CLOSE) and min(margins) >= -CLOSE else None
 
 
-def _compared(
-    name: str,
-    text: str,
-    pairs: Sequence[Pair],
-    stage: str,
-    least: float,
-    judge: Judge,
-    row: str,
-    more: Callable[[Sequence[float]], str] = lambda values: "",
-) -> Claim:
-    found = _margins(pairs, stage, least)
-    evidence = listed([_told(where, one, more(one.intact) if one.intact else "") for where, one in found.items()])
-    judged = {where: judge(one) for where, one in found.items()}
-    return Claim(name, text, judged, evidence, row, asked(pairs))
-
-
-def _told(name: str, found: Margins, more: str = "") -> str:
+def _told(found: Margins, more: str = "") -> str:
     """The average over networks that are not broken, what more there is to say of them, and the broken ones apart."""
     parts = [f"{averaged(found.intact)}{by_chance(found.intact, ALONE)}{more}"] if found.intact else []
-    if found.broken:
-        told = averaged(found.broken, "network that NS broke", "networks that NS broke")
-        parts.append(told if found.intact else f"{told}{by_chance(found.broken, BROKEN)}")
-    return f"{name}: {', and '.join(parts)}"
+    parts += [f"{_averaged_broken(found.broken)}{by_chance(found.broken, BROKEN)}"] if found.broken else []
+    return ", and ".join(parts)
+
+
+def _told_damage(found: Margins, spread: float) -> str:
+    """The median, too, since most may be alike and one be far off."""
+    parts = [f"{averaged(found.intact)}, {median(found.intact):+.2f} in the median"] if found.intact else []
+    parts += [_averaged_broken(found.broken)] if found.broken else []
+    chance = f"its seeds spread by ±{spread:.1f}" if spread < math.inf else "too few seeds to tell how far they spread"
+    return f"{', and '.join(parts)}; {chance}"
+
+
+def _averaged_broken(values: Sequence[float]) -> str:
+    return averaged(values, "network that NS broke", "networks that NS broke")
 
 
 def _margins(pairs: Sequence[Pair], stage: str, least: float, kind: str = "flops") -> dict[str, Margins]:

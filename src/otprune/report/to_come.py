@@ -10,7 +10,7 @@ from otprune.experiments.iterate import ROUNDS, Restart
 from otprune.experiments.reproduce.needed import Kind, Needed
 from otprune.experiments.reproduce.records import SCRATCH_LACKS, Records
 from otprune.experiments.reproduce.rows import rows
-from otprune.experiments.reproduce.running import warm_up, warmed_up_at
+from otprune.experiments.reproduce.trainings import warm_up, warmed_up_at
 from otprune.report.benchmarks import benchmark
 from otprune.report.markdown import NONE, markdown_table
 from otprune.report.points import subject

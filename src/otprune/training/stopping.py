@@ -10,8 +10,6 @@ from types import FrameType
 
 SAVING_SECONDS = 120.0  # what runs in other processes have to save themselves after Ctrl-C
 
-_asked = threading.Event()
-
 
 class Interrupted(KeyboardInterrupt):
     """The user broke off, everything is saved, and the message says how to go on."""
@@ -24,6 +22,29 @@ class StopRequests:
     requested: bool = False
 
 
+_only: StopRequests | None = None  # of this process, where one request is all that it heeds
+
+
+def heed_one_request() -> StopRequests:
+    """From now on, the first Ctrl-C (or SIGTERM while something trains) stops this process, and all others are ignored.
+
+    For a process that is ended from outside where it does not stop: then a further request has nothing to add, and is
+    not to break into what the first made it save. Once what is returned is `requested`, none is heeded.
+
+    tests/test_crew.py shows it at work.
+    """
+    global _only
+    _only = only = StopRequests()
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        if not only.requested:
+            only.requested = True
+            raise KeyboardInterrupt
+
+    signal.signal(signal.SIGINT, interrupt)
+    return only
+
+
 @contextmanager
 def stop_requests() -> Iterator[StopRequests]:
     """Note the first Ctrl-C (or SIGTERM) instead of breaking off at once; a second one breaks off.
@@ -32,13 +53,12 @@ def stop_requests() -> Iterator[StopRequests]:
     ...     stop.requested
     False
     """
-    stop = StopRequests()
+    stop = _only or StopRequests()
 
     def note(number: int, frame: FrameType | None) -> None:
-        if stop.requested:
+        if stop.requested and stop is not _only:
             raise KeyboardInterrupt
         stop.requested = True
-        _asked.set()
 
     if threading.current_thread() is not threading.main_thread():
         yield stop
@@ -49,18 +69,6 @@ def stop_requests() -> Iterator[StopRequests]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-
-
-def stop_was_asked() -> bool:
-    """Whether this process has noted a request to stop; then a further one would break into the saving.
-
-    >>> import os
-    >>> with stop_requests():
-    ...     os.kill(os.getpid(), signal.SIGINT)
-    >>> stop_was_asked()
-    True
-    """
-    return _asked.is_set()
 
 
 def how_to_go_on(out: Path, unsaved: Mapping[str, str]) -> str:

@@ -73,9 +73,9 @@ class _Crew:
                 self._follow(stop)
                 if stop.requested:
                     raise Interrupted(how_to_go_on(self._folder, self._let_all_save()))
-            except Exception:  # it is this process that fails, and perhaps of its listener
+            except Exception as error:  # it is this process that fails, and perhaps of its listener
                 self._listener = Nobody()
-                self._let_all_save()
+                error.add_note(how_to_go_on(self._folder, self._let_all_save()))
                 raise
             finally:
                 for member in self._members:

@@ -7,16 +7,14 @@ import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from functools import partial
 from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection
-from types import FrameType
 from typing import Any
 
 from otprune.errors import OtpruneError
 from otprune.experiments.news import News
 from otprune.training.failures import of_the_system
-from otprune.training.stopping import Interrupted, stop_was_asked
+from otprune.training.stopping import Interrupted, StopRequests, heed_one_request
 
 BROKEN_OFF = "it was not training when it was stopped"
 
@@ -40,12 +38,12 @@ Word = News | Freed | Ended
 Tell = Callable[[Word], None]
 
 
-def perform(do: Callable[[Tell], object], words: "Connection[Word, Any]", over: threading.Event) -> None:
-    """Do a task, which is given a way to tell of it; the last word is how it ended, and `over` is set before.
+def perform(do: Callable[[Tell], object], words: "Connection[Word, Any]", stop: StopRequests) -> None:
+    """Do a task, which is given a way to tell of it; the last word is how it ended, and no `stop` is heeded any more.
 
     >>> from multiprocessing import Pipe
     >>> here, there = Pipe()
-    >>> perform(lambda tell: tell(Freed(frozenset({"b"}))), there, threading.Event())
+    >>> perform(lambda tell: tell(Freed(frozenset({"b"}))), there, StopRequests())
     >>> here.recv(), here.recv()
     (Freed(tasks=frozenset({'b'})), Ended(error=None, stopped=False))
     """
@@ -54,8 +52,8 @@ def perform(do: Callable[[Tell], object], words: "Connection[Word, Any]", over: 
         with suppress(OSError):  # nobody listens any more, and `_stop_when_asked` is about to say so
             words.send(word)
 
-    threading.Thread(target=_stop_when_asked, args=(words, over), daemon=True).start()
-    tell(_ended(do, tell, over))
+    threading.Thread(target=_stop_when_asked, args=(words, stop), daemon=True).start()
+    tell(_ended(do, tell, stop))
 
 
 def begin(do: Callable[[Tell], object], words: "Connection[Word, Any]") -> None:
@@ -66,11 +64,10 @@ def begin(do: Callable[[Tell], object], words: "Connection[Word, Any]") -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # drops what has come so far
     if hasattr(os, "setsid"):
         os.setsid()
-    over = threading.Event()
-    signal.signal(signal.SIGINT, partial(_interrupt, over))
+    stop = heed_one_request()
     if hasattr(signal, "pthread_sigmask"):
         signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
-    perform(do, words, over)
+    perform(do, words, stop)
 
 
 @contextmanager
@@ -91,17 +88,12 @@ def unreached_by_ctrl_c() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def _interrupt(over: threading.Event, number: int, frame: FrameType | None) -> None:
-    if not over.is_set():
-        raise KeyboardInterrupt
-
-
-def _ended(do: Callable[[Tell], object], tell: Tell, over: threading.Event) -> Ended:
+def _ended(do: Callable[[Tell], object], tell: Tell, stop: StopRequests) -> Ended:
     try:
         try:
             do(tell)
         finally:
-            over.set()
+            stop.requested = True
     except Interrupted:
         return Ended(stopped=True)
     except KeyboardInterrupt:
@@ -116,9 +108,9 @@ def _ended(do: Callable[[Tell], object], tell: Tell, over: threading.Event) -> E
     return Ended()
 
 
-def _stop_when_asked(words: "Connection[Word, Any]", over: threading.Event) -> None:
-    """Whatever comes asks this process to stop, and so does the end of who would send it, unless it stops already."""
+def _stop_when_asked(words: "Connection[Word, Any]", stop: StopRequests) -> None:
+    """Whatever comes asks this process to stop, and so does the end of who would send it."""
     with suppress(EOFError, OSError):
         words.recv()
-    if not over.is_set() and not stop_was_asked():
+    if not stop.requested:
         os.kill(os.getpid(), signal.SIGINT)

@@ -5,7 +5,9 @@ from dataclasses import dataclass, field
 
 from otprune.experiments.reproduce.needed import Kind, Needed
 from otprune.experiments.reproduce.records import SCRATCH_LACKS, Records
-from otprune.experiments.reproduce.running import Workshop, goes_on_by_itself, of_a_free_seed, warmed_up_at
+from otprune.experiments.reproduce.running import of_a_free_seed
+from otprune.experiments.reproduce.trainings import goes_on_by_itself, warmed_up_at
+from otprune.experiments.reproduce.workshop import Workshop
 
 
 @dataclass

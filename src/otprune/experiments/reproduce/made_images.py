@@ -11,7 +11,7 @@ import otprune as ot
 from otprune.experiments import paper, stages
 from otprune.experiments.experiment import Experiment
 from otprune.experiments.reproduce.records import Records
-from otprune.experiments.reproduce.running import Workshop
+from otprune.experiments.reproduce.workshop import Workshop
 from otprune.experiments.settings import resolved
 from otprune.models.building import build_model
 

@@ -4,7 +4,6 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from operator import call
 from pathlib import Path
 
 import torch
@@ -18,8 +17,10 @@ from otprune.experiments.reporting import Several
 from otprune.experiments.reproduce.jobs import Job
 from otprune.experiments.reproduce.needed import Needed
 from otprune.experiments.reproduce.rows import printed
-from otprune.experiments.reproduce.running import Workshop, run_missing, trained_for, with_weights
+from otprune.experiments.reproduce.running import run_missing
+from otprune.experiments.reproduce.trainings import Failures, goes_on_by_itself, trained_together, with_weights
 from otprune.experiments.reproduce.watching import Watching
+from otprune.experiments.reproduce.workshop import Workshop
 from otprune.experiments.telling import RECORDED, Telling
 from otprune.training.failures import SetAside
 
@@ -79,13 +80,16 @@ def perform(job: Job, bench: Bench, tell: Tell) -> None:
     with board(partial(print, file=sys.stderr)) as events:
         report = Several(events, Telling(tell_of_it, called), Watching(bench.runs, printed()))
         workshop = Workshop(bench.runs, bench.results, bench.device, report, bench.together, say=say)
-        trained = trained_for(job.sharing, workshop)
+        aside: Failures = SetAside([*job.sharing, *job.needs])
+        trained, needs = trained_together([job.sharing], workshop, aside), job.needs
 
         def hand_out(needed: Needed) -> None:
             with_weights(needed, trained, workshop)
             tell(Freed(frozenset({needed.place})))
 
-        handing_out = [partial(hand_out, needed) for needed in job.sharing]
-        aside = SetAside([*handing_out, partial(run_missing, job.needs, workshop, bench.scratch)])
-        aside.each(call)
+        if aside.errors:  # it would fail once more
+            needs = [needed for needed in needs if goes_on_by_itself(needed, workshop)]
+        else:
+            aside.each(hand_out, job.sharing)
+        aside.each(lambda asked: run_missing(asked, workshop, bench.scratch), [needs])
         aside.end()

@@ -58,10 +58,20 @@ def test_what_follows_from_the_rest_is_made_anew(name: str, damage: Damage, whol
     assert not list(differences(damage.folder, whole))
 
 
-def test_results_are_measured_again_when_what_is_said_to_be_deleted_is(damage: Damage, whole: Path) -> None:
+def test_results_that_are_deleted_are_those_of_the_record(damage: Damage, whole: Path) -> None:
     path = damage.of("results.json")
-    _assert_told(damage.run_again(), path, "delete it with sparse.safetensors")
-    for name in (path.name, *MADE_BY):
+    _assert_told(damage.run_again(), path, "delete it: what record.json has of it is taken instead")
+    path.unlink()
+    assert damage.run_again().code == 0
+    assert not list(differences(damage.folder, whole))
+
+
+def test_results_are_measured_again_when_what_is_said_to_be_deleted_is(damage: Damage, whole: Path) -> None:
+    for name in ("results.json", "record.json"):
+        damage.of(name).unlink()
+    missed = damage.run_again()
+    assert missed.code == 1 and "or delete pruned.safetensors and finetuned.safetensors, too" in missed.err
+    for name in MADE_BY:
         (damage.folder / name).unlink(missing_ok=True)
     assert damage.run_again().code == 0
     again, before = results(damage.folder), results(whole)

@@ -17,8 +17,9 @@ from torch.utils.data import TensorDataset
 import otprune as ot
 from otprune import models
 from otprune.errors import CheckpointError, TrainingError
+from otprune.experiments.claiming import claim
 from otprune.experiments.experiment import Experiment, Pruning
-from otprune.experiments.folder import claim, configuration
+from otprune.experiments.folder import configuration
 from otprune.experiments.remarks import remarks
 from otprune.experiments.settings import resolved
 from otprune.training.data import load
@@ -94,7 +95,7 @@ def test_a_folder_of_runs_is_refused_with_their_names(tmp_path: Path) -> None:
     for name in ("lam1e-3-seed0", "lam1e-4-seed0"):
         claim(tmp_path / name, Experiment("vgg14", "cifar10"))
     done = said("prune", out=tmp_path)
-    assert done.code == 1 and "give one of lam1e-3-seed0, lam1e-4-seed0" in done.err
+    assert done.code == 1 and "holds the runs lam1e-3-seed0, lam1e-4-seed0: name one of them" in done.err
 
 
 def test_a_run_that_failed_before_its_first_step_leaves_its_folder_free(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import otprune as ot
 from otprune import models
 from otprune.cli import app
 from otprune.errors import TrainingError
-from otprune.experiments.experiment import Bounds
+from otprune.experiments.experiment import Bounds, Experiment
 from otprune.experiments.folder import CONFIGURATION
 from otprune.report.html.content import content
 from otprune.report.html.costs import STOPS, with_costs
@@ -181,7 +181,7 @@ def test_a_run_that_is_given_twice_is_in_the_report_once(tmp_path: Path) -> None
 
 
 def test_what_is_no_run_is_refused_with_what_to_give(tmp_path: Path) -> None:
-    write(tmp_path / "sweep/lam1e-4" / CONFIGURATION, {})
+    write(tmp_path / "sweep/lam1e-4" / CONFIGURATION, Experiment("vgg14", "cifar10").to_dict())
     with pytest.raises(TrainingError, match=r"sweep: holds no run.*Give some of those in it: lam1e-4"):
         subjects([tmp_path / "sweep"])
     with pytest.raises(TrainingError, match=r"demo\.json: is not the record of one run"):

@@ -7,9 +7,9 @@ import pytest
 
 from otprune import experiments
 from otprune.errors import TrainingError
+from otprune.experiments.claiming import claim
 from otprune.experiments.experiment import Experiment, Finetuning
 from otprune.experiments.fields import Flat
-from otprune.experiments.folder import claim
 from otprune.experiments.settings import recipes, resolved
 from otprune.training.run import Training
 from tests.command_line import run_here

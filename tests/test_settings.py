@@ -13,10 +13,11 @@ from typer.testing import CliRunner
 from otprune.cli import app
 from otprune.cli.flags import with_settings
 from otprune.errors import OtpruneError, ThresholdError, TrainingError
+from otprune.experiments.claiming import claim
 from otprune.experiments.experiment import Experiment, Finetuning, Pruning, scratch_epochs
 from otprune.experiments.explained import MEANINGS
 from otprune.experiments.fields import flat, kinds
-from otprune.experiments.folder import CONFIGURATION, claim, configuration
+from otprune.experiments.folder import CONFIGURATION, configuration
 from otprune.experiments.settings import implied, recipe, recipes, resolved
 from otprune.training.run import Training
 from otprune.training.schedule import Steps

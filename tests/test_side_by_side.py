@@ -12,7 +12,7 @@ import pytest
 import torch
 from rich.console import Console
 
-from otprune.experiments.folder import claim
+from otprune.experiments.claiming import claim
 from otprune.experiments.following import OnScreen
 from otprune.experiments.reproduce.jobs import Job, jobs
 from otprune.experiments.reproduce.needed import Needed

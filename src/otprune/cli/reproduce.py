@@ -17,7 +17,7 @@ from otprune.cli.running import console, errors_in_one_line, reports, say
 from otprune.cli.targets import require_target
 from otprune.errors import OtpruneError, TrainingError
 from otprune.experiments import stages
-from otprune.experiments.folder import some
+from otprune.experiments.claiming import some
 from otprune.experiments.following import OnScreen
 from otprune.experiments.reporting import Several
 from otprune.experiments.reproduce.jobs import Job, jobs

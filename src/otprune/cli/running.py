@@ -11,6 +11,7 @@ from otprune.cli.downloads import downloads
 from otprune.cli.flags import in_flags
 from otprune.errors import OtpruneError, TrainingError
 from otprune.experiments.board import board
+from otprune.experiments.claiming import is_run, runs_in, some
 from otprune.experiments.experiment import Experiment
 from otprune.experiments.fields import Flat
 from otprune.experiments.folder import CONFIGURATION, is_settled
@@ -111,11 +112,11 @@ def require_begun(out: Path) -> None:
         ...
     otprune.errors.TrainingError: nowhere holds no run: begin one with otprune train --out nowhere
     """
-    if (out / CONFIGURATION).exists():
+    if (out / CONFIGURATION).exists() or is_run(out):
         return
-    inside = sorted(path.parent.name for path in out.glob(f"*/{CONFIGURATION}"))
+    inside = runs_in(out)
     if inside:
-        raise TrainingError(f"{out} is not a run, but holds some: give one of {', '.join(inside)} as --out {out}/...")
+        raise TrainingError(f"{out} is not a run, but holds the runs {some(inside)}: name one of them, {out}/...")
     raise TrainingError(f"{out} holds no run: begin one with otprune train --out {out}")
 
 

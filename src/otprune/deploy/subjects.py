@@ -13,6 +13,7 @@ import otprune as ot
 from otprune.deploy.file_shapes import shape_of
 from otprune.deploy.runtimes import FILES, RUNTIMES, Device, Ready, Runtime, file_in_runtime, in_runtime, runtimes_of
 from otprune.errors import DeployError
+from otprune.experiments.claiming import runs_in, some
 from otprune.experiments.contents import Feeding, well_formed
 from otprune.experiments.feeding import DATA
 from otprune.experiments.folder import CONFIGURATION, FINETUNED, PRUNED, SCRATCH, configuration, read_json
@@ -114,8 +115,10 @@ def _of(path: Path, run: "_Run | None", names: Mapping[_Network, str]) -> Iterat
     elif path.suffix in FILES and path.is_file():
         yield Subject(str(path), path, shape_of(path))
     else:
+        runs = runs_in(path)
+        inside = f". Name one of the runs in it: {some(runs)}" if runs else ""
         raise DeployError(
-            f"{path}: is neither the folder of a run, with {CONFIGURATION} and {DATA}, nor a model's file"
+            f"{path}: is neither the folder of a run, with {CONFIGURATION} and {DATA}, nor a model's file{inside}"
         )
 
 

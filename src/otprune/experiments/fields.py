@@ -105,7 +105,7 @@ def made(cls: type[Made], values: Flat, where: str) -> Made:
         elif field.name in values:
             arguments[field.name] = values[field.name]
         elif field.default is dataclasses.MISSING:
-            raise TrainingError(f"{where} does not say which {field.name}: give it with --{field.name}")
+            raise TrainingError(f"{where}: it does not say which {field.name}: give it with --{field.name}")
     return cls(**arguments)
 
 

@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from safetensors import SafetensorError, safe_open
+
 from otprune.errors import TrainingError
-from otprune.experiments.contents import Results, well_formed
+from otprune.experiments.contents import Record, Results, well_formed
 from otprune.experiments.experiment import Experiment
-from otprune.experiments.fields import flat
 from otprune.files import write_atomically
 from otprune.jsons import read_object
 from otprune.training.checkpoint import checkpoints
@@ -21,15 +22,13 @@ SPARSE, PRUNED = "sparse.safetensors", "pruned.safetensors"
 FINETUNED, SCRATCH = "finetuned.safetensors", "scratch.safetensors"
 FRESH = "fresh.safetensors"  # what the next of several rounds starts from, where that is not what was fine-tuned
 MODEL = ".safetensors"
-SHOWN = 3  # of the runs in a folder
 NUMBERS = re.compile(r"(?<=\[)[\s\d.,eE+-]+(?=\])")
 MADE_BY = {SPARSE: "train", PRUNED: "prune", FINETUNED: "finetune", SCRATCH: "scratch"}
 
 # What helps against a damaged file, where it is not simply made anew.
 WAYS_OUT = {
     CONFIGURATION: "Put back a copy of it, or delete it and give the command that began the run again, as it was.",
-    RESULTS: f"Put back a copy of it, or delete it with {', '.join(MADE_BY)} beside it: the same "
-    "commands make all of them again, from the last checkpoints.",
+    RESULTS: f"Put back a copy of it, or delete it: what {RECORD} has of it is taken instead.",
     "provenance.json": "Delete it: it only tells what the stages so far ran on.",
     RECORD: "Delete it: the same command writes it anew.",
     ROUNDS_ASKED: "Delete it, and say with --rounds how many there are to be.",
@@ -40,7 +39,7 @@ WAYS_OUT = {
 _LEFT_BY_STAGES = ("train", SPARSE, PRUNED, "finetune", FINETUNED, "scratch", SCRATCH)
 
 # A section can be changed until there is one of these, which depend on it.
-_DEPENDENT = {
+DEPENDENT = {
     "pruning": (PRUNED, "finetune", FINETUNED, "scratch", SCRATCH),
     "finetuning": ("finetune", FINETUNED),
 }
@@ -84,12 +83,15 @@ def found_in(path: Path) -> dict[str, Any] | None:
 
 
 def configuration(folder: Path) -> Experiment | None:
-    """The experiment that a folder belongs to, where it belongs to one.
+    """The experiment that a folder belongs to, where it belongs to one; if its file is gone, its record tells.
 
     >>> configuration(Path("nowhere"))
     """
     path = folder / CONFIGURATION
-    return Experiment.from_dict(read_json(path), str(path)) if path.exists() else None
+    if path.exists():
+        return Experiment.from_dict(read_json(path), str(path))
+    recorded = _recorded(folder) if is_settled(folder) else None
+    return Experiment.from_dict(recorded["experiment"], str(folder / RECORD)) if recorded else None
 
 
 def damage(folder: Path) -> TrainingError | None:
@@ -106,96 +108,49 @@ def damage(folder: Path) -> TrainingError | None:
 
 
 def measured(folder: Path) -> dict[str, Any]:
-    """What the stages of a run have measured so far.
+    """What the stages of a run have measured so far; if its file is gone, its record tells.
+
+    Trained weights can be in a folder of which nothing was measured: they are copied there to be pruned otherwise.
 
     >>> measured(Path("nowhere"))
     {}
     """
-    path = folder / RESULTS
-    return dict(well_formed(Results, read_json(path), path)) if path.exists() else {}
+    path, made = folder / RESULTS, [name for name in (PRUNED, FINETUNED, SCRATCH) if (folder / name).exists()]
+    if path.exists():
+        return dict(well_formed(Results, read_json(path), path))
+    recorded = _recorded(folder) if made else None
+    if made and recorded is None:
+        raise TrainingError(
+            f"{folder}: {RESULTS} is gone, and so is {RECORD}, which has the same: what was measured of "
+            f"{' and '.join(made)} is not known. Put one of them back, or delete {' and '.join(made)}, too: the same "
+            f"commands make them anew."
+        )
+    return dict(recorded["results"]) if recorded else {}
 
 
-def claim(folder: Path, experiment: Experiment) -> None:
-    """Write the configuration into the run's folder, or check that what has been done there was done with it.
-
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     claim(Path(folder), Experiment("vgg14", "cifar10"))
-    ...     Path(folder, SPARSE).touch()
-    ...     claim(Path(folder), Experiment("vgg14", "cifar100"))
-    Traceback (most recent call last):
-        ...
-    otprune.errors.TrainingError: ...: the folder belongs to a run with data=cifar10, not cifar100. Use another ...
-    """
-    found = configuration(folder)
-    if found == experiment:
-        return
-    if found is not None and is_settled(folder):
-        _require_same_where_done(folder, found, experiment)
-    if found is None and not is_settled(folder):
-        _require_no_runs_in(folder)
-    folder.mkdir(parents=True, exist_ok=True)
-    write_json(folder / CONFIGURATION, experiment.to_dict())
+def _recorded(folder: Path) -> dict[str, Any] | None:
+    """The record of a run, if it can be read; rounds have a record, too, though without results of their own."""
+    found = found_in(folder / RECORD) or {}
+    return dict(well_formed(Record, found, folder / RECORD)) if {"experiment", "results"} <= found.keys() else None
 
 
-def runs_in(folder: Path) -> list[str]:
-    """The names of the folders in it that belong to runs.
+def is_made(folder: Path, name: str) -> bool:
+    """Whether the model of a stage is there; one that is cut short is refused.
 
-    >>> runs_in(Path("nowhere"))
-    []
-    """
-    return sorted(path.name for path in folder.glob("*/") if is_run(path))
-
-
-def is_run(folder: Path) -> bool:
-    """Whether a folder belongs to a run, by its configuration, the like of which other programs have, or by its stages.
-
-    >>> is_run(Path("nowhere"))
+    >>> is_made(Path("nowhere"), SPARSE)
     False
     """
-    content = found_in(folder / CONFIGURATION) or {}
-    return {"model", "data", "training"} <= content.keys() or is_settled(folder)
-
-
-def some(names: Sequence[str]) -> str:
-    """The first of them, in words.
-
-    >>> some(["a", "b", "c", "d"])
-    'a, b, c, …'
-    """
-    return ", ".join([*names[:SHOWN], *(["…"] if len(names) > SHOWN else [])])
-
-
-def require_no_rounds(folder: Path, what: str) -> None:
-    """Refuse a folder of rounds for something that has folders of runs of its own.
-
-    >>> require_no_rounds(Path("nowhere"), "a sweep")
-    """
-    found = [name for name in (ROUNDS_ASKED, RECORD) if (folder / name).exists()]
-    if found:
-        raise TrainingError(f"{folder}: has {found[0]}, so it belongs to rounds. Use another folder for {what}.")
-
-
-def require_no_run(folder: Path, what: str) -> None:
-    """Refuse a folder that is a run's for something that has folders of runs in it.
-
-    >>> require_no_run(Path("nowhere"), "rounds")
-    """
-    if is_run(folder):
-        raise TrainingError(f"{folder}: holds a run of its own. Use another folder for {what}.")
-
-
-def _require_no_runs_in(folder: Path) -> None:
-    """Refuse the folder of rounds or of a sweep for a run, whose files would lie among theirs."""
-    if (folder / RECORD).exists():
+    path = folder / name
+    if not path.exists():
+        return False
+    try:
+        with safe_open(path, framework="numpy"):
+            return True
+    except SafetensorError as error:
         raise TrainingError(
-            f"{folder / RECORD}: is the record of rounds, and would be overwritten. Use another folder."
-        )
-    inside = runs_in(folder)
-    if inside:
-        raise TrainingError(
-            f"{folder}: holds the runs {some(inside)}, so it is no folder for a run itself. Use another one."
-        )
+            f"{path}: is damaged, as by a copy that was broken off: {error}. "
+            f"Put back a copy of it, or delete it: the same command makes it anew."
+        ) from error
 
 
 def is_settled(folder: Path) -> bool:
@@ -204,7 +159,7 @@ def is_settled(folder: Path) -> bool:
     >>> is_settled(Path("nowhere"))
     False
     """
-    return _left_any(folder, _LEFT_BY_STAGES)
+    return left_any(folder, _LEFT_BY_STAGES)
 
 
 def left_after_pruning(folder: Path) -> list[str]:
@@ -213,30 +168,13 @@ def left_after_pruning(folder: Path) -> list[str]:
     >>> left_after_pruning(Path("nowhere"))
     []
     """
-    return [name for name in (*_DEPENDENT["pruning"][1:], FRESH) if _left_any(folder, [name])]
+    return [name for name in (*DEPENDENT["pruning"][1:], FRESH) if left_any(folder, [name])]
 
 
-def _require_same_where_done(folder: Path, found: Experiment, asked: Experiment) -> None:
-    theirs = flat(found.to_dict())
-    for name, value in flat(asked.to_dict()).items():
-        if theirs[name] != value and not _is_open(folder, name.partition(".")[0]):
-            raise TrainingError(
-                f"{folder / CONFIGURATION}: the folder belongs to a run with {name}={theirs[name]}, not {value}. "
-                f"{_way_out(folder, name)}"
-            )
+def left_any(folder: Path, names: Sequence[str]) -> bool:
+    """Whether one of these files is there, or a checkpoint in one of these folders.
 
-
-def _way_out(folder: Path, name: str) -> str:
-    if name.startswith("pruning."):
-        delete = "" if _left_any(folder, _DEPENDENT["pruning"][1:]) else f", or delete {PRUNED} here"
-        return f"To prune it otherwise, copy {CONFIGURATION} and {SPARSE} to another folder{delete}."
-    return "Use another folder, or the same settings to go on with it."
-
-
-def _is_open(folder: Path, section: str) -> bool:
-    return section in _DEPENDENT and not _left_any(folder, _DEPENDENT[section])
-
-
-def _left_any(folder: Path, names: Sequence[str]) -> bool:
-    """Whether one of these files is there, or a checkpoint in one of these folders."""
+    >>> left_any(Path("nowhere"), [SPARSE, "train"])
+    False
+    """
     return any((folder / name).is_file() if name.endswith(MODEL) else checkpoints(folder / name) for name in names)

@@ -6,18 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from otprune.errors import TrainingError
+from otprune.experiments.claiming import require_no_rounds, require_no_run
 from otprune.experiments.experiment import Experiment
 from otprune.experiments.fields import Flat
-from otprune.experiments.folder import (
-    FINETUNED,
-    RECORD,
-    RESULTS,
-    configuration,
-    found_in,
-    read_json,
-    require_no_rounds,
-    require_no_run,
-)
+from otprune.experiments.folder import FINETUNED, RECORD, RESULTS, configuration, found_in, read_json
 from otprune.experiments.settings import resolved
 
 UNSAFE = re.compile(r"[^\w.+-]+")

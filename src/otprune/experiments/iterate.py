@@ -14,21 +14,11 @@ import otprune as ot
 from otprune.errors import OtpruneError, TrainingError
 from otprune.experiments import stages
 from otprune.experiments.attribution import attribution
+from otprune.experiments.claiming import require_no_run, runs_in, some
 from otprune.experiments.contents import Asked, Record, well_formed
 from otprune.experiments.experiment import Experiment
 from otprune.experiments.fields import kinds
-from otprune.experiments.folder import (
-    FINETUNED,
-    FRESH,
-    PRUNED,
-    RECORD,
-    ROUNDS_ASKED,
-    read_json,
-    require_no_run,
-    runs_in,
-    some,
-    write_json,
-)
+from otprune.experiments.folder import FINETUNED, FRESH, PRUNED, RECORD, ROUNDS_ASKED, read_json, write_json
 from otprune.experiments.passed_over import PassedOver
 from otprune.experiments.pipeline import Pipeline
 from otprune.experiments.reporting import Report

@@ -14,9 +14,10 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 import otprune as ot
 from otprune.errors import ExampleError, ModelError, TrainingError
+from otprune.experiments.claiming import claim
 from otprune.experiments.experiment import Experiment
 from otprune.experiments.feeding import DATA, feeding
-from otprune.experiments.folder import MADE_BY, RESULTS, claim, found_in, measured, write_json
+from otprune.experiments.folder import MADE_BY, PRUNED, RESULTS, SPARSE, found_in, measured, write_json
 from otprune.models.building import build_model
 from otprune.training import data as datasets
 from otprune.training import distributed
@@ -104,6 +105,11 @@ class Pipeline:
 
     def load(self, name: str) -> nn.Module:
         """The model in a file that a stage wrote."""
+        if name == SPARSE and not (self.folder / SPARSE).exists() and (self.folder / PRUNED).exists():
+            raise TrainingError(
+                f"{self.folder}: {SPARSE} is gone, which {PRUNED} came of. Put it back: another training may come to "
+                f"other weights."
+            )
         if not (self.folder / name).exists():
             raise TrainingError(
                 f"{self.folder} has no {name} yet: make it with otprune {MADE_BY[name]} --out {self.folder}"
@@ -142,6 +148,8 @@ class Pipeline:
     def _claim(self) -> None:
         claim(self.folder, self.experiment)
         self._describe_data()
+        if not self.results_file.exists() and (found := measured(self.folder)):
+            write_json(self.results_file, found)
 
     def _read_results(self) -> None:
         if self.results_file.exists():

@@ -21,7 +21,7 @@ from otprune.experiments import attribution
 from otprune.experiments.bounding import bounds_for
 from otprune.experiments.choosing import Chosen, choose
 from otprune.experiments.exactness import exactness
-from otprune.experiments.folder import FINETUNED, PRUNED, RECORD, SCRATCH, SPARSE, found_in, write_json
+from otprune.experiments.folder import FINETUNED, PRUNED, RECORD, SCRATCH, SPARSE, found_in, is_made, write_json
 from otprune.experiments.meeting_latency import Clock
 from otprune.experiments.pipeline import Pipeline
 from otprune.experiments.pruned_anew import FILE as PLAN
@@ -185,7 +185,7 @@ def totals(cost: Cost) -> dict[str, int]:
 
 
 def _prune(pipeline: Pipeline, report: Report) -> None:
-    if (pipeline.folder / PRUNED).exists():
+    if is_made(pipeline.folder, PRUNED):
         return
     model = pipeline.load(SPARSE)
     if "accuracy_sparse" not in pipeline.results:  # trained in another folder
@@ -235,9 +235,14 @@ _FROM_SCRATCH = _Stage("scratch", _scratch_run, SCRATCH, "scratch", "scratch")
 def _train_all(
     stage: _Stage, pipelines: Sequence[Pipeline], report: Report | None, save_every: float, together: int
 ) -> None:
-    done = distributed.led(lambda: [(pipeline.folder / stage.file).exists() for pipeline in pipelines])
-    waiting = [pipeline for pipeline, is_done in zip(pipelines, done, strict=True) if not is_done]
     aside, train_some = SetAside(pipelines), partial(_train_side_by_side, stage, report or Silent(), save_every)
+    waiting: list[Pipeline] = []
+
+    def look(pipeline: Pipeline) -> None:
+        if not distributed.led(partial(is_made, pipeline.folder, stage.file)):
+            waiting.append(pipeline)
+
+    aside.each(look)
     for start in range(0, len(waiting), together):
         aside.at_once(train_some, waiting[start : start + together])
     aside.end()

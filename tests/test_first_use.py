@@ -19,8 +19,8 @@ from otprune import models
 from otprune.errors import CheckpointError, TrainingError
 from otprune.experiments.claiming import claim
 from otprune.experiments.experiment import Experiment, Pruning
-from otprune.experiments.folder import configuration
 from otprune.experiments.remarks import remarks
+from otprune.experiments.run_facts import configuration
 from otprune.experiments.settings import resolved
 from otprune.training.data import load
 from otprune.training.run import Run, Training

@@ -6,12 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from otprune.errors import TrainingError
+from otprune.errors import OtpruneError, TrainingError
 from otprune.experiments import stages
 from otprune.experiments.experiment import Experiment
-from otprune.experiments.pipeline import Pipeline
+from otprune.experiments.reproduce.running import run_missing
+from otprune.experiments.reproduce.workshop import Workshop
 from tests.command_line import run_here
-from tests.small_runs import EXPERIMENT, pipeline, read
+from tests.small_needs import BASELINE, PRUNED, PRUNED_ONCE, SHIFTED, SLIMMED
+from tests.small_runs import CPU, EXPERIMENT, pipeline, read
 
 OTHERS = [
     replace(EXPERIMENT, training=replace(EXPERIMENT.training, lam=0.5)),
@@ -74,17 +76,100 @@ def test_results_that_nothing_tells_are_missed(record: str | None, run: Path) ->
     assert {"accuracy_sparse", "accuracy_pruned", "accuracy_finetuned"} <= measured["results"].keys()
 
 
+def without_what_was_pruned(run: Path) -> None:
+    for name in ("pruned.safetensors", "finetuned.safetensors"):
+        (run / name).unlink()
+    shutil.rmtree(run / "finetune")
+
+
+def pruned_anew(run: Path) -> Experiment:
+    """With another rule and another network, of which the record does not know."""
+    without_what_was_pruned(run)
+    other = replace(EXPERIMENT, pruning=replace(EXPERIMENT.pruning, flops=0.3))
+    stages.prune(pipeline(run, other))
+    return other
+
+
+def test_a_record_of_another_network_tells_nothing(run: Path) -> None:
+    other = pruned_anew(run)
+    before = read(run / "record.json")
+    (run / "results.json").unlink()
+    with pytest.raises(TrainingError, match=r"no record\.json here tells what was measured of pruned\.safetensors"):
+        pipeline(run, other)
+    (run / "config.json").unlink()
+    done = run_here("finetune", out=run)
+    assert done.code == 1 and "config.json is gone" in done.err and read(run / "record.json") == before
+
+
+def test_a_record_from_before_the_last_training_tells_nothing(run: Path) -> None:
+    stages.scratch([pipeline(run)])
+    (run / "results.json").unlink()
+    with pytest.raises(TrainingError, match=r"pruned\.safetensors and finetuned\.safetensors and scratch\.safetensors"):
+        pipeline(run)
+
+
+def test_a_pruned_model_alone_is_to_bring_what_was_measured_of_it(run: Path, tmp_path: Path) -> None:
+    (tmp_path / "other").mkdir()
+    for name in ("config.json", "pruned.safetensors"):
+        shutil.copy(run / name, tmp_path / "other")
+    with pytest.raises(TrainingError, match=r"Put back a copy of it, from where pruned\.safetensors came from\.$"):
+        pipeline(tmp_path / "other")
+    shutil.copy(run / "results.json", tmp_path / "other")
+    stages.finetune([pipeline(tmp_path / "other")])
+
+
+def test_what_was_only_trained_is_told_by_its_record_too(run: Path) -> None:
+    without_what_was_pruned(run)
+    before = read(run / "results.json")
+    (run / "results.json").unlink()
+    assert pipeline(run).results == before
+
+
+def test_reproducing_measures_trained_weights_of_which_nothing_is_known(tmp_path: Path) -> None:
+    needs, workshop = [BASELINE, SLIMMED[1], SHIFTED], Workshop(tmp_path / "runs", tmp_path / "new", CPU, together=2)
+    folders = [tmp_path / "runs" / place for place in (BASELINE.place, SLIMMED[1].trained_at)]
+    run_missing([BASELINE, PRUNED_ONCE], replace(workshop, results=tmp_path / "before"))
+    for folder in folders:
+        for path in [folder / "results.json", folder / "record.json", *folder.glob("*ed.safetensors")]:
+            path.unlink(missing_ok=True)
+    run_missing(needs, workshop)
+    assert read(tmp_path / "new" / f"{BASELINE.place}.json")["results"]["accuracy_sparse"] > 0.5
+    assert sorted(workshop.results.rglob("*.json")) == sorted(workshop.results / f"{one.place}.json" for one in needs)
+
+
+def test_one_record_that_cannot_be_written_costs_no_other(tmp_path: Path) -> None:
+    workshop = Workshop(tmp_path / "runs", tmp_path / "results", CPU, together=2)
+    run_missing(SLIMMED, replace(workshop, results=tmp_path / "before"), scratch=False)
+    folder = workshop.runs / SLIMMED[0].place
+    (folder / "record.json").unlink()
+    (folder / "provenance.json").write_text("{")
+    with pytest.raises(OtpruneError, match=r"provenance\.json: is not what a run writes"):
+        run_missing(SLIMMED, workshop, scratch=False)
+    assert list(workshop.results.rglob("*.json")) == [workshop.results / f"{SLIMMED[1].place}.json"]
+
+
+def test_what_is_trained_from_scratch_is_in_the_record_of_the_run_too(tmp_path: Path) -> None:
+    run_missing([PRUNED], Workshop(tmp_path / "runs", tmp_path / "results", CPU))
+    assert "accuracy_scratch" in read(tmp_path / "runs" / PRUNED.place / "record.json")["results"]
+
+
 @pytest.mark.parametrize("name", ["sparse", "pruned", "finetuned"])
 def test_a_model_that_is_cut_short_is_not_taken_for_one(name: str, run: Path) -> None:
     path = run / f"{name}.safetensors"
     path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
-    with pytest.raises(TrainingError, match=f"{name}.*is damaged, as by a copy that was broken off.*or delete it"):
-        stages.run([pipeline(run)] if name != "sparse" else [_not_pruned(run)])
+    if name == "sparse":
+        without_what_was_pruned(run)
+    with pytest.raises(
+        TrainingError, match=f"{name}.*is damaged, as by a copy that was broken off.*copy of it, or delete it"
+    ):
+        stages.run([pipeline(run)])
     path.unlink()
     stages.run([pipeline(run)])
 
 
-def _not_pruned(run: Path) -> Pipeline:
-    for name in ("pruned", "finetuned"):
-        (run / f"{name}.safetensors").unlink()
-    return pipeline(run)
+def test_where_it_cannot_be_made_anew_nobody_is_told_to_delete_it(run: Path) -> None:
+    (run / "sparse.safetensors").unlink()
+    path = run / "pruned.safetensors"
+    path.write_bytes(path.read_bytes()[:100])
+    with pytest.raises(TrainingError, match=r"broken off\. Put back a copy of it\.$"):
+        stages.run([pipeline(run)])

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from otprune.experiments.folder import configuration
+from otprune.experiments.run_facts import configuration
 from tests.command_line import results, run_here
 
 NET = """

@@ -17,7 +17,8 @@ from otprune.experiments.claiming import claim
 from otprune.experiments.experiment import Experiment, Finetuning, Pruning, scratch_epochs
 from otprune.experiments.explained import MEANINGS
 from otprune.experiments.fields import flat, kinds
-from otprune.experiments.folder import CONFIGURATION, configuration
+from otprune.experiments.folder import CONFIGURATION
+from otprune.experiments.run_facts import configuration
 from otprune.experiments.settings import implied, recipe, recipes, resolved
 from otprune.training.run import Training
 from otprune.training.schedule import Steps

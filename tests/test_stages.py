@@ -12,8 +12,8 @@ import otprune as ot
 from otprune import models
 from otprune.experiments import stages
 from otprune.experiments.experiment import Experiment
-from otprune.experiments.folder import configuration
 from otprune.experiments.pipeline import Pipeline, open_data
+from otprune.experiments.run_facts import configuration
 from otprune.surgery import plans_of
 from otprune.training import data as datasets
 from otprune.training.run import Training

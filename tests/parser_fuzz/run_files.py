@@ -17,8 +17,8 @@ from otprune.deploy.layers import Layer, Shape
 from otprune.deploy.subjects import subjects as timed
 from otprune.experiments.attribution import attributed
 from otprune.experiments.experiment import Experiment
-from otprune.experiments.folder import configuration
 from otprune.experiments.reproduce.records import Records
+from otprune.experiments.run_facts import configuration
 from otprune.experiments.settings import recipe, recipes, resolved
 from otprune.provenance import provenance
 from otprune.report.html.content import content as shown

@@ -11,12 +11,13 @@ from otprune.cli.downloads import downloads
 from otprune.cli.flags import in_flags
 from otprune.errors import OtpruneError, TrainingError
 from otprune.experiments.board import board
-from otprune.experiments.claiming import is_run, runs_in, some
+from otprune.experiments.claiming import runs_in, some
 from otprune.experiments.experiment import Experiment
 from otprune.experiments.fields import Flat
 from otprune.experiments.folder import CONFIGURATION, is_settled
 from otprune.experiments.pipeline import Pipeline, open_pipelines
 from otprune.experiments.reporting import Report, Several, Silent
+from otprune.experiments.run_facts import configuration
 from otprune.experiments.screen import progress
 from otprune.experiments.settings import implied_recipe
 from otprune.training import distributed
@@ -49,7 +50,7 @@ def errors_in_one_line(given: Flat | None = None) -> Iterator[None]:
     try:
         yield
     except OtpruneError as problem:
-        _tell(in_flags(str(problem), given or {}))
+        _tell("\n".join([in_flags(str(problem), given or {}), *getattr(problem, "__notes__", ())]))
         raise typer.Exit(1) from problem
     except OSError as problem:
         _tell(f"{of_the_system(problem)}. What was finished is kept: mend this, then give the same command again.")
@@ -112,8 +113,12 @@ def require_begun(out: Path) -> None:
         ...
     otprune.errors.TrainingError: nowhere holds no run: begin one with otprune train --out nowhere
     """
-    if (out / CONFIGURATION).exists() or is_run(out):
+    if configuration(out) is not None:
         return
+    if is_settled(out):
+        raise TrainingError(
+            f"{out}: {CONFIGURATION} is gone. Put it back, or give the command that began the run again, as it was."
+        )
     inside = runs_in(out)
     if inside:
         raise TrainingError(f"{out} is not a run, but holds the runs {some(inside)}: name one of them, {out}/...")

@@ -21,11 +21,12 @@ from otprune.experiments.cluster.driver import Portion, sweep_on
 from otprune.experiments.experiment import Experiment
 from otprune.experiments.explained import MEANINGS
 from otprune.experiments.fields import Flat
-from otprune.experiments.folder import FINETUNED, RECORD, damage, read_json
+from otprune.experiments.folder import FINETUNED, RECORD, read_json
 from otprune.experiments.following import OnScreen
 from otprune.experiments.grid import Grid, is_finished
 from otprune.experiments.pipeline import Pipeline
 from otprune.experiments.reporting import Report, Several
+from otprune.experiments.run_facts import damage
 from otprune.experiments.runs_table import InTable, RunsTable, State, moving
 from otprune.experiments.screen import broken
 from otprune.experiments.settings import resolved

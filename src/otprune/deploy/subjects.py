@@ -16,7 +16,8 @@ from otprune.errors import DeployError
 from otprune.experiments.claiming import runs_in, some
 from otprune.experiments.contents import Feeding, well_formed
 from otprune.experiments.feeding import DATA
-from otprune.experiments.folder import CONFIGURATION, FINETUNED, PRUNED, SCRATCH, configuration, read_json
+from otprune.experiments.folder import CONFIGURATION, FINETUNED, PRUNED, SCRATCH, read_json
+from otprune.experiments.run_facts import configuration
 from otprune.models.building import build_model
 from otprune.training.checkpoint import checkpoints
 from otprune.training.data.seeds import seeded

@@ -13,12 +13,12 @@ from otprune.experiments.folder import (
     RECORD,
     ROUNDS_ASKED,
     SPARSE,
-    configuration,
     found_in,
     is_settled,
     left_any,
     write_json,
 )
+from otprune.experiments.run_facts import configuration
 
 SHOWN = 3  # of the runs in a folder
 

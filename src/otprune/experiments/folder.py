@@ -9,14 +9,13 @@ from typing import Any
 from safetensors import SafetensorError, safe_open
 
 from otprune.errors import TrainingError
-from otprune.experiments.contents import Record, Results, well_formed
-from otprune.experiments.experiment import Experiment
 from otprune.files import write_atomically
 from otprune.jsons import read_object
 from otprune.training.checkpoint import checkpoints
 
 CONFIGURATION = "config.json"
 RESULTS, RECORD = "results.json", "record.json"
+PLAN = "plan.json"
 ROUNDS_ASKED = "rounds.json"  # how many rounds there are to be
 SPARSE, PRUNED = "sparse.safetensors", "pruned.safetensors"
 FINETUNED, SCRATCH = "finetuned.safetensors", "scratch.safetensors"
@@ -82,77 +81,6 @@ def found_in(path: Path) -> dict[str, Any] | None:
         return None
 
 
-def configuration(folder: Path) -> Experiment | None:
-    """The experiment that a folder belongs to, where it belongs to one; if its file is gone, its record tells.
-
-    >>> configuration(Path("nowhere"))
-    """
-    path = folder / CONFIGURATION
-    if path.exists():
-        return Experiment.from_dict(read_json(path), str(path))
-    recorded = _recorded(folder) if is_settled(folder) else None
-    return Experiment.from_dict(recorded["experiment"], str(folder / RECORD)) if recorded else None
-
-
-def damage(folder: Path) -> TrainingError | None:
-    """What is wrong with a file of a run that it cannot go on without, and that no command makes anew.
-
-    >>> damage(Path("nowhere"))
-    """
-    try:
-        configuration(folder)
-        measured(folder)
-    except TrainingError as error:
-        return error
-    return None
-
-
-def measured(folder: Path) -> dict[str, Any]:
-    """What the stages of a run have measured so far; if its file is gone, its record tells.
-
-    Trained weights can be in a folder of which nothing was measured: they are copied there to be pruned otherwise.
-
-    >>> measured(Path("nowhere"))
-    {}
-    """
-    path, made = folder / RESULTS, [name for name in (PRUNED, FINETUNED, SCRATCH) if (folder / name).exists()]
-    if path.exists():
-        return dict(well_formed(Results, read_json(path), path))
-    recorded = _recorded(folder) if made else None
-    if made and recorded is None:
-        raise TrainingError(
-            f"{folder}: {RESULTS} is gone, and so is {RECORD}, which has the same: what was measured of "
-            f"{' and '.join(made)} is not known. Put one of them back, or delete {' and '.join(made)}, too: the same "
-            f"commands make them anew."
-        )
-    return dict(recorded["results"]) if recorded else {}
-
-
-def _recorded(folder: Path) -> dict[str, Any] | None:
-    """The record of a run, if it can be read; rounds have a record, too, though without results of their own."""
-    found = found_in(folder / RECORD) or {}
-    return dict(well_formed(Record, found, folder / RECORD)) if {"experiment", "results"} <= found.keys() else None
-
-
-def is_made(folder: Path, name: str) -> bool:
-    """Whether the model of a stage is there; one that is cut short is refused.
-
-    >>> is_made(Path("nowhere"), SPARSE)
-    False
-    """
-    path = folder / name
-    if not path.exists():
-        return False
-    try:
-        with safe_open(path, framework="numpy"):
-            return True
-    except SafetensorError as error:
-        raise TrainingError(
-            f"{path}: is damaged, as by a copy that was broken off: {error}. "
-            f"Put back a copy of it, or delete it: the same command makes it anew."
-        ) from error
-
-
 def is_settled(folder: Path) -> bool:
     """Whether a stage has left something in the folder, even if only a checkpoint.
 
@@ -178,3 +106,38 @@ def left_any(folder: Path, names: Sequence[str]) -> bool:
     False
     """
     return any((folder / name).is_file() if name.endswith(MODEL) else checkpoints(folder / name) for name in names)
+
+
+def is_made(folder: Path, name: str) -> bool:
+    """Whether the model of a stage is there; one that is cut short is refused.
+
+    >>> is_made(Path("nowhere"), SPARSE)
+    False
+    """
+    path = folder / name
+    if not path.exists():
+        return False
+    if not is_whole(path):
+        anew = ", or delete it: the same command makes it anew" if _can_be_made_anew(folder, name) else ""
+        raise TrainingError(f"{path}: is damaged, as by a copy that was broken off. Put back a copy of it{anew}.")
+    return True
+
+
+def is_whole(path: Path) -> bool:
+    """Whether the file of a model is as long as it says.
+
+    >>> is_whole(Path("nowhere"))
+    False
+    """
+    try:
+        with safe_open(path, framework="numpy"):
+            return True
+    except (SafetensorError, FileNotFoundError):
+        return False
+
+
+def _can_be_made_anew(folder: Path, name: str) -> bool:
+    """Trained weights can as long as nothing came of them, and all else as long as that is there which it comes of."""
+    if name == SPARSE:
+        return not left_any(folder, (PRUNED, *DEPENDENT["pruning"]))
+    return (folder / (SPARSE if name == PRUNED else PRUNED)).exists()

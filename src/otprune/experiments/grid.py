@@ -9,7 +9,8 @@ from otprune.errors import TrainingError
 from otprune.experiments.claiming import require_no_rounds, require_no_run
 from otprune.experiments.experiment import Experiment
 from otprune.experiments.fields import Flat
-from otprune.experiments.folder import FINETUNED, RECORD, RESULTS, configuration, found_in, read_json
+from otprune.experiments.folder import FINETUNED, RECORD, RESULTS, found_in, is_whole, read_json
+from otprune.experiments.run_facts import configuration
 from otprune.experiments.settings import resolved
 
 UNSAFE = re.compile(r"[^\w.+-]+")
@@ -91,7 +92,7 @@ def is_finished(folder: Path, experiment: Experiment) -> bool:
     >>> is_finished(Path("nowhere"), Experiment("digits_net", "digits"))
     False
     """
-    if not all((folder / name).exists() for name in (FINETUNED, RECORD, RESULTS)):
+    if not is_whole(folder / FINETUNED) or not all((folder / name).exists() for name in (RECORD, RESULTS)):
         return False
     record = found_in(folder / RECORD) or {}
     return (record.get("experiment"), record.get("results")) == (experiment.to_dict(), read_json(folder / RESULTS))

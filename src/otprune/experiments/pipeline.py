@@ -17,7 +17,8 @@ from otprune.errors import ExampleError, ModelError, TrainingError
 from otprune.experiments.claiming import claim
 from otprune.experiments.experiment import Experiment
 from otprune.experiments.feeding import DATA, feeding
-from otprune.experiments.folder import MADE_BY, PRUNED, RESULTS, SPARSE, found_in, measured, write_json
+from otprune.experiments.folder import MADE_BY, PRUNED, RESULTS, SPARSE, found_in, write_json
+from otprune.experiments.run_facts import measured
 from otprune.models.building import build_model
 from otprune.training import data as datasets
 from otprune.training import distributed

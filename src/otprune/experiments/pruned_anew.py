@@ -10,11 +10,10 @@ from typing import Any
 
 from otprune.errors import OtpruneError, TrainingError
 from otprune.experiments.attribution import forget
-from otprune.experiments.folder import PRUNED, left_after_pruning
+from otprune.experiments.folder import PLAN, PRUNED, left_after_pruning
 from otprune.experiments.pipeline import Pipeline
 from otprune.plan import PruningPlan
 
-FILE = "plan.json"
 LEFT_OUT = "pruned anew, by another plan than before: what was measured after {} is left out"
 LATER = {"finetune": "fine-tuning", "scratch": "training from scratch"}
 _HISTORIES = {"finetune": "finetuning", "scratch": "scratch"}
@@ -74,6 +73,6 @@ def _measured(results: Mapping[str, Any], stage: str) -> list[str]:
 def _is_as_before(folder: Path, plan: PruningPlan) -> bool:
     """Whether the plan in the folder is this one; one that cannot be read tells nothing."""
     try:
-        return (folder / FILE).exists() and PruningPlan.load(folder / FILE) == plan
+        return (folder / PLAN).exists() and PruningPlan.load(folder / PLAN) == plan
     except OtpruneError:
         return False

@@ -9,8 +9,9 @@ from otprune.errors import TrainingError
 from otprune.experiments.choosing import TARGETS
 from otprune.experiments.experiment import Experiment
 from otprune.experiments.fields import Flat, checked, flat, made
-from otprune.experiments.folder import configuration, is_settled
+from otprune.experiments.folder import is_settled
 from otprune.experiments.passed_over import passed_over, require_file_of_use, require_flags_of_use
+from otprune.experiments.run_facts import configuration
 from otprune.jsons import require_shallow
 from otprune.reading import text_of
 from otprune.training.data import CIFARS, cifar

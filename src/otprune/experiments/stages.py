@@ -21,10 +21,9 @@ from otprune.experiments import attribution
 from otprune.experiments.bounding import bounds_for
 from otprune.experiments.choosing import Chosen, choose
 from otprune.experiments.exactness import exactness
-from otprune.experiments.folder import FINETUNED, PRUNED, RECORD, SCRATCH, SPARSE, found_in, is_made, write_json
+from otprune.experiments.folder import FINETUNED, PLAN, PRUNED, RECORD, SCRATCH, SPARSE, found_in, is_made, write_json
 from otprune.experiments.meeting_latency import Clock
 from otprune.experiments.pipeline import Pipeline
-from otprune.experiments.pruned_anew import FILE as PLAN
 from otprune.experiments.pruned_anew import leave_out_of_another, require_no_files_of_another
 from otprune.experiments.remarks import remarks
 from otprune.experiments.reporting import Report, Silent
@@ -174,6 +173,16 @@ def record(pipeline: Pipeline) -> dict[str, Any]:
     return content
 
 
+def trained_accuracy(pipeline: Pipeline) -> float:
+    """The accuracy of the trained weights on test images, measured where it is not known: of what was copied here.
+
+    tests/test_lost_files.py shows it at work.
+    """
+    if "accuracy_sparse" not in pipeline.results:
+        pipeline.note(**pipeline.accuracies("sparse", pipeline.load(SPARSE)))
+    return float(pipeline.results["accuracy_sparse"])
+
+
 def totals(cost: Cost) -> dict[str, int]:
     """What a model costs in all.
 
@@ -187,9 +196,8 @@ def totals(cost: Cost) -> dict[str, int]:
 def _prune(pipeline: Pipeline, report: Report) -> None:
     if is_made(pipeline.folder, PRUNED):
         return
+    trained_accuracy(pipeline)
     model = pipeline.load(SPARSE)
-    if "accuracy_sparse" not in pipeline.results:  # trained in another folder
-        pipeline.note(**pipeline.accuracies("sparse", model))
     with _timed([pipeline], "prune"):
         chosen = _chosen(pipeline, model)
     prune_by(chosen.plan, pipeline, model, chosen.steps, chosen.latency)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from otprune.errors import TrainingError
 from otprune.experiments.experiment import Experiment
-from otprune.experiments.folder import FINETUNED, PRUNED, SPARSE, left_after_pruning
+from otprune.experiments.folder import DEPENDENT, FINETUNED, PRUNED, SPARSE, left_after_pruning, left_any
 from otprune.experiments.pipeline import Pipeline
 from otprune.training import distributed
 
@@ -44,7 +44,8 @@ def require_nothing_made_of_others(folder: Path, experiment: Experiment) -> None
     """
     made = [name for name in (PRUNED, *left_after_pruning(folder)) if (folder / name).exists()]
     if made:
-        taught = f", {UNTAUGHT}" if experiment.finetuning.distill else ""
+        begun = left_any(folder, DEPENDENT["finetuning"])  # then it is settled that it is taught
+        taught = f", {UNTAUGHT}" if experiment.finetuning.distill and not begun else ""
         raise TrainingError(
             f"{folder}: {' and '.join(made)} came of trained weights that are gone, and another training may come to "
             f"others. Put {SPARSE} back{taught}, or use another folder."

@@ -91,6 +91,7 @@ def _that_go_on(needs: Iterable[Needed], trained: Mapping[str, Pipeline], worksh
 
 
 def _keep_baseline(needed: Needed, trained: Pipeline, workshop: Workshop) -> None:
+    stages.trained_accuracy(trained)
     trained.note(cost_before=stages.totals(ot.cost(trained.load(SPARSE), trained.example())))
     workshop.keep(needed.place, stages.record(trained))
 
@@ -120,16 +121,15 @@ def _keep_of_others(
     aside: Failures,
 ) -> None:
     """Keep the records of those that have not failed."""
-    for needed, pipeline in made:
-        if aside.others([pipeline]):
-            workshop.keep(needed.place, record(pipeline))
+    done = [(needed, pipeline) for needed, pipeline in made if aside.others([pipeline])]
+    aside.each(lambda one: workshop.keep(one[0].place, record(one[1])), done)
 
 
 def _shift(needed: Needed, trained: Pipeline, workshop: Workshop) -> None:
     record = verify_thresholds(trained, report=workshop.report, together=workshop.together)
     check = trained.folder / CHECKS / record["shifts"][0]["folder"]
     gammas = well_formed(Results, read_json(check / RESULTS), check / RESULTS).get("gammas", {})
-    workshop.keep(needed.place, {**record, "gammas": gammas, "accuracy_sparse": trained.results["accuracy_sparse"]})
+    workshop.keep(needed.place, {**record, "gammas": gammas, "accuracy_sparse": stages.trained_accuracy(trained)})
 
 
 def _prune_in_rounds(
@@ -178,7 +178,8 @@ def _pruned(needed: Needed, record: Record, workshop: Workshop) -> Pipeline:
 
 
 def _with_scratch(record: Record, pipeline: Pipeline) -> dict[str, Any]:
-    """The record as it was, and what was measured since, with the versions and hardware of that."""
+    """The record as it was, and what was measured since, with the versions and hardware of that; the run's has all."""
+    stages.record(pipeline)
     ran_on = noted(pipeline.folder).get("scratch", [provenance(pipeline.device)])
     return {**record.content, "results": pipeline.results, SCRATCH: ran_on[-1]}
 

@@ -153,6 +153,6 @@ def _that_do_well(
 def _share(trained: Pipeline, pipeline: Pipeline) -> None:
     """Give a run the trained weights of another, and note whose they are; what is pruned was made of others."""
     if not (pipeline.folder / SPARSE).exists() and not (pipeline.folder / PRUNED).exists():
-        pipeline.note(accuracy_sparse=trained.results["accuracy_sparse"], trained_in=trained.folder.name)
+        pipeline.note(accuracy_sparse=stages.trained_accuracy(trained), trained_in=trained.folder.name)
         hand_on("train", trained.folder, pipeline.folder)
         write_atomically(pipeline.folder / SPARSE, (trained.folder / SPARSE).read_bytes())

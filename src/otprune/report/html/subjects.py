@@ -12,8 +12,9 @@ from otprune.experiments.claiming import runs_in, some
 from otprune.experiments.contents import Content, Feeding, Record, well_formed
 from otprune.experiments.experiment import Experiment
 from otprune.experiments.feeding import DATA
-from otprune.experiments.folder import CONFIGURATION, RECORD, SPARSE, configuration, measured, read_json
+from otprune.experiments.folder import CONFIGURATION, RECORD, SPARSE, read_json
 from otprune.experiments.reproduce.records import normalised
+from otprune.experiments.run_facts import as_far_as_known, configuration
 from otprune.experiments.thresholds import FOLDER as CHECK
 from otprune.report.points import CLASSES
 
@@ -79,7 +80,7 @@ def _of_folder(folder: Path) -> Subject:
         name=folder.resolve().name,
         place=folder,
         experiment=experiment,
-        results=measured(folder),
+        results=as_far_as_known(folder),
         fed=_where_there(Feeding, folder / DATA),
         check=_where_there(Record, folder / CHECK / RECORD),
         weights=folder / SPARSE if (folder / SPARSE).exists() else None,

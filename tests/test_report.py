@@ -15,6 +15,7 @@ from otprune.experiments.reproduce.records import Records
 from otprune.experiments.reproduce.rows import row, rows, seeds, slimming, sweep
 from otprune.report.claims import claims
 from otprune.report.columns import column
+from otprune.report.costs import accuracy_vs_cost
 from otprune.report.figures import FIGURES, draw
 from otprune.report.over_seeds import statistics
 from otprune.report.page import page
@@ -67,6 +68,14 @@ def test_what_is_not_recorded_is_left_out_of_a_figure(tmp_path: Path) -> None:
     made_records.write(tmp_path, sweep("cifar10", "vgg14"))
     drawn = draw("accuracy-vs-cost", Records(tmp_path), tmp_path / "figures")
     assert [path.name for path in drawn] == [f"accuracy-vs-cost-cifar10-vgg14.{kind}" for kind in ("svg", "png")]
+
+
+def test_a_network_that_is_broken_after_one_epoch_does_not_squash_the_others(tmp_path: Path) -> None:
+    """What is dotted may lie below the picture; caps of bars over one seed are no points."""
+    late = changed(lambda found: found.update(accuracy_finetuned=0.93, accuracy_finetuned_1=0.7))
+    made_records.write(tmp_path, sweep("cifar10", "vgg14"), late)
+    (sketch,) = accuracy_vs_cost(Records(tmp_path))
+    assert sketch.draw().axes[0].get_ylim()[0] > 90
 
 
 def test_points_are_means_over_seeds(tmp_path: Path) -> None:

@@ -18,14 +18,10 @@ from otprune.report.comparisons import statistics as drawn_statistics
 from otprune.report.over_seeds import statistics
 from otprune.report.page import page
 from otprune.report.picking import HISTORY, picking
+from otprune.report.same_lambda_claims import less_damage_over_seeds, slimming_needs_more_epochs_over_seeds
 from otprune.report.seed_by_seed import seed_by_seed
-from otprune.report.seed_claims import (
-    better_over_seeds,
-    cheaper_over_seeds,
-    less_damage_over_seeds,
-    slimming_breaks_over_seeds,
-)
-from otprune.report.verdicts import Verdict
+from otprune.report.seed_claims import better_over_seeds, cheaper_over_seeds, slimming_breaks_over_seeds
+from otprune.report.verdicts import Claim, Verdict
 from tests import made_records
 from tests.made_records import changed, with_accuracy
 
@@ -113,31 +109,71 @@ def test_rules_are_not_compared_where_they_pruned_different_trainings(tmp_path: 
     assert "of 3 seeds" in better_over_seeds(Records(tmp_path)).evidence
 
 
-def test_slimming_at_the_same_lambda_is_judged_by_what_it_empties_and_damages(tmp_path: Path) -> None:
-    """Its networks of the statistics are pruned further than the paper says it can."""
-
-    def pruned(points: float, emptied: bool = False) -> Callable[[Needed], dict[str, Any]]:
-        def change(results: dict[str, Any]) -> None:
-            results["accuracy_pruned"] = results["accuracy_sparse"] - points / 100
-            results["cost_after"]["flops"] = round(0.4 * results["cost_before"]["flops"])
-            if emptied:
-                results["layers"][3].update(kept=1, negligible=results["layers"][3]["channels"])
-
-        return changed(change)
-
-    made_records.write(tmp_path, seeds("cifar10", "ot")[:3], pruned(5.0))
-    made_records.write(tmp_path, seeds("cifar10", "ns")[:3], pruned(1.0))
-    breaks, damage = (claim(Records(tmp_path)) for claim in (slimming_breaks_over_seeds, less_damage_over_seeds))
-    assert breaks.verdict is Verdict.FAILS and "60.0 % of the FLOPs gone, layers emptied in 0 of 3" in breaks.evidence
-    assert (
-        damage.verdict is Verdict.FAILS
-        and "OT loses 5.00 points in the median, 5.00 at worst, NS 1.00" in damage.evidence
+@pytest.mark.parametrize(
+    ("ahead", "expected"),
+    [
+        ((0.004, 0.005, 0.006, 0.005), Verdict.HOLDS),
+        ((-0.004, -0.005, -0.006, -0.005), Verdict.FAILS),
+        ((0.001, -0.001, 0.001, -0.001), Verdict.UNDECIDED),  # the paper's 0.13 points may well be there
+        ((0.0001, -0.0001, 0.0001, -0.0001), Verdict.FAILS),  # surely less than that
+    ],
+)
+def test_a_lead_over_seeds_is_ruled_out_where_it_surely_is_less_than_the_papers(
+    ahead: tuple[float, ...], expected: Verdict, tmp_path: Path
+) -> None:
+    ours = {seed: 0.93 + lead for seed, lead in enumerate(ahead)}
+    made_records.write(tmp_path, seeds("cifar10", "ot")[:4], lambda needed: with_accuracy(needed, ours))
+    made_records.write(
+        tmp_path, seeds("cifar10", "ns")[:4], lambda needed: with_accuracy(needed, dict.fromkeys(ours, 0.93))
     )
-    made_records.write(tmp_path, seeds("cifar10", "ns")[:3], pruned(9.0, emptied=True))
-    assert slimming_breaks_over_seeds(Records(tmp_path)).verdict is Verdict.HOLDS
-    assert less_damage_over_seeds(Records(tmp_path)).verdict is Verdict.HOLDS
-    made_records.write(tmp_path, seeds("cifar10", "ns")[:1], pruned(9.0))
-    assert slimming_breaks_over_seeds(Records(tmp_path)).verdict is Verdict.FAILS
+    claim = better_over_seeds(Records(tmp_path))
+    assert claim.verdict is expected and "(the paper: +0.13)" in claim.evidence
+
+
+@pytest.mark.parametrize(
+    ("quiet", "narrowest", "expected"), [(0, "keeps 5 channels", Verdict.FAILS), (1, "keeps 0 to 5", Verdict.HOLDS)]
+)
+def test_slimming_as_narrow_as_ot_is_told_from_the_scaling_factors(
+    quiet: int, narrowest: str, expected: Verdict, tmp_path: Path
+) -> None:
+    """In one seed the important ones of a layer are smaller than the negligible ones of another."""
+
+    def of(needed: Needed) -> dict[str, Any]:
+        found, scale = made_records.record(needed), 1e-3 if needed.experiment.training.seed < quiet else 1.0
+        layers = {"a": [0.5] * 5 + [1e-6] * 15, "b": [0.5 * scale] * 5 + [1e-6] * 15, "c": [0.5] * 5 + [0.01] * 15}
+        found["results"]["gammas"] = layers
+        found["results"]["layers"] = [
+            {"name": name, "channels": 20, "kept": 5, "threshold": 0.1, "negligible": 15} for name in layers
+        ]
+        return found
+
+    made_records.write(tmp_path, seeds("cifar10", "ot")[:3], of)
+    claim = slimming_breaks_over_seeds(Records(tmp_path))
+    assert claim.verdict is expected and f"in {quiet} of 3 seeds, the narrowest layer {narrowest}" in claim.evidence
+
+
+@pytest.mark.parametrize(
+    ("claim", "ours", "theirs", "expected"),
+    [
+        (less_damage_over_seeds, {"accuracy_pruned": 0.88}, {"accuracy_pruned": 0.92}, Verdict.FAILS),
+        (less_damage_over_seeds, {"accuracy_pruned": 0.88}, {"accuracy_pruned": 0.84}, Verdict.HOLDS),
+        (slimming_needs_more_epochs_over_seeds, {}, {"accuracy_finetuned_1": 0.92}, Verdict.HOLDS),
+        (slimming_needs_more_epochs_over_seeds, {"accuracy_finetuned_1": 0.92}, {}, Verdict.FAILS),
+        (slimming_needs_more_epochs_over_seeds, {}, {}, Verdict.FAILS),
+    ],
+)
+def test_rules_are_compared_at_the_same_lambda_by_what_they_damage_and_how_long_they_take(
+    claim: Callable[[Records], Claim],
+    ours: dict[str, float],
+    theirs: dict[str, float],
+    expected: Verdict,
+    tmp_path: Path,
+) -> None:
+    for rule, change in (("ot", ours), ("ns", theirs)):
+        found = {"accuracy_sparse": 0.93, "accuracy_finetuned_1": 0.93, "accuracy_finetuned": 0.93, **change}
+        made_records.write(tmp_path, seeds("cifar10", rule)[:3], changed(lambda r, found=found: r.update(found)))
+    judged = claim(Records(tmp_path))
+    assert judged.verdict is expected and "of 3 seeds" in judged.evidence and judged.is_new
 
 
 def test_seeds_that_began_in_fp32_too_are_told_with_it(tmp_path: Path) -> None:

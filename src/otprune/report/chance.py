@@ -10,9 +10,6 @@ ENOUGH = 3  # trainings that tell by themselves how far they spread
 CLOSE = 0.5  # points of accuracy
 ALONE, FOUR = (round(SURE * SPREAD * math.sqrt(number), 1) for number in (2, 4))
 """Points by which the accuracies of two trainings may differ by chance, and two differences between two of them."""
-SPARSEST = 1.06  # points: what two seeds of VGG-14 on CIFAR-10 differ by at the paper's largest λ
-BROKEN = round(SURE * SPARSEST, 1)
-"""The same of two networks of which one was broken: a rule of thumb, since how far those spread is not known."""
 
 # Standard errors that a mean of 3, 4, ... values may be off by, with 95 percent of certainty: Student's t.
 STUDENT = (4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26, 2.23)

@@ -5,7 +5,8 @@ from otprune.experiments.reproduce.rows import PAIRS
 from otprune.report.costs import Pair, pair
 from otprune.report.headline import headline
 from otprune.report.other_claims import OTHER_CLAIMS, branches_go, rounds_are_stable
-from otprune.report.slimming_claims import SLIMMING_CLAIMS, above_slimming
+from otprune.report.seed_claims import better_over_seeds
+from otprune.report.slimming_claims import SLIMMING_CLAIMS, above_slimming, slimming_breaks
 from otprune.report.sweep_claims import SWEEP_CLAIMS, one_epoch_is_enough, scratch_above_finetuned
 from otprune.report.verdicts import Claim
 
@@ -15,12 +16,15 @@ def first_claims(records: Records) -> list[Claim]:
 
     >>> from pathlib import Path
     >>> len(first_claims(Records(Path("nowhere"))))
-    6
+    8
     """
     pairs = _pairs(records)
-    of_pairs = (above_slimming, one_epoch_is_enough, scratch_above_finetuned)
-    others = (rounds_are_stable, branches_go, headline)
-    return [*(claim(pairs) for claim in of_pairs), *(claim(records) for claim in others)]
+    return [
+        *(claim(pairs) for claim in (above_slimming, slimming_breaks)),
+        better_over_seeds(records),
+        *(claim(pairs) for claim in (one_epoch_is_enough, scratch_above_finetuned)),
+        *(claim(records) for claim in (rounds_are_stable, branches_go, headline)),
+    ]
 
 
 def claims(records: Records) -> list[Claim]:

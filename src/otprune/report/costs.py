@@ -197,5 +197,7 @@ def _fit(axes: Sequence["Axes"]) -> None:
 
 
 def _places(line: "Line2D") -> list[tuple[float, float]]:
-    x, y = (np.asarray(values, float).tolist() for values in (line.get_xdata(), line.get_ydata()))
-    return list(zip(x, y, strict=True))
+    """Where a line has points; the caps of bars over one seed have none."""
+    x, y = (np.asarray(values, float) for values in (line.get_xdata(), line.get_ydata()))
+    there = np.isfinite(x) & np.isfinite(y)
+    return list(zip(x[there].tolist(), y[there].tolist(), strict=True))

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from statistics import median
+from statistics import fmean, median
 
 import numpy as np
 
@@ -94,7 +94,10 @@ def _spread(groups: Sequence[Groups]) -> str:
     low, middle, high = np.quantile([one.apart(OUTLIERS) for one in groups], (0.25, 0.5, 0.75))
     fewer = (f"{_written(_median(groups, share))} with {100 * share:g} %" for share in FEWER_OUTLIERS)
     ends = f"{_written(low)} to {_written(high)} in the middle half"
-    return f"median {_written(middle)}, {ends}; {' and '.join(fewer)} left out; in {len(groups)}"
+    papers = paper.table("points")["separation"]["alpha"][0]
+    share = fmean(one.apart(OUTLIERS) >= papers for one in groups)
+    least = f"at least {_written(papers)} in {100 * share:.0f} %"
+    return f"median {_written(middle)}, {ends}, {least}; {' and '.join(fewer)} left out; in {len(groups)}"
 
 
 def _written(factor: float) -> str:

@@ -18,12 +18,8 @@ from otprune.report.goals import goals_are_reached
 from otprune.report.headline import headline
 from otprune.report.margins import Place, margins, placed, side_by_side
 from otprune.report.points import MODEL_NAMES, VGG, Point, counted, finetuned, points, removed_branches, subject
-from otprune.report.seed_claims import (
-    better_over_seeds,
-    cheaper_over_seeds,
-    less_damage_over_seeds,
-    slimming_breaks_over_seeds,
-)
+from otprune.report.same_lambda_claims import less_damage_over_seeds, slimming_needs_more_epochs_over_seeds
+from otprune.report.seed_claims import better_over_seeds, cheaper_over_seeds, slimming_breaks_over_seeds
 from otprune.report.shift_claims import past_mending, threshold_at_the_edge
 from otprune.report.verdicts import FEW, NEW, Claim, averaged, by_chance, listed
 
@@ -137,6 +133,7 @@ OTHER_CLAIMS: tuple[Callable[[Records], Claim], ...] = (
     better_over_seeds,
     slimming_breaks_over_seeds,
     less_damage_over_seeds,
+    slimming_needs_more_epochs_over_seeds,
     rounds_are_stable,
     one_shot_beats_rounds,
     branches_go,

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from otprune.experiments.reproduce.records import Record, Records
 from otprune.experiments.reproduce.rows import PAIRS, Row, rows, sweep
-from otprune.report.chance import ALONE, BROKEN, CLOSE, FOUR
+from otprune.report.chance import ALONE, CLOSE, FOUR, SPREAD
 from otprune.report.claims import claims, first_claims
 from otprune.report.figures import FIGURES
 from otprune.report.markdown import NONE, markdown_table, measured_with
@@ -19,28 +19,31 @@ from otprune.report.verdicts import Claim, Verdict
 INTRODUCTION = """\
 # The paper, reproduced
 
-All tables, figures and verdicts on this page are made from the records under [results/](../results) by `make
-reproduction`; the remarks below them are written by hand. `otprune reproduce NAME` runs what has no record yet and
-draws what is there; `otprune reproduce` lists all. Accuracy is that of the last checkpoint on the test images. FLOPs
-are counted as the paper counts them. OT is Optimal Thresholding, NS is Network Slimming. Both train with a penalty, λ
-times the sum of the batch norms' scaling factors |γ|, and take out the channels whose γ are small: they are gone, not
-masked. NS trains with a λ of its own, as in the paper, but for the statistics over seeds, where both train with the
-same. It has one threshold for all layers, which may remove whole ones. Then one channel of each is kept, and the
-network, *broken*, mostly guesses."""
+Everything on this page is made from the records under [results/](../results) by `make reproduction`, but for the
+remarks, which are written by hand. `otprune reproduce NAME` runs what has no record yet and draws what is there;
+`otprune reproduce` lists all. Accuracy is that of the last checkpoint on the test images. FLOPs are counted as the
+paper counts them.
+
+OT is Optimal Thresholding, NS is Network Slimming. Both train with a penalty, λ times the sum of the batch norms'
+scaling factors |γ|, and take out the channels whose γ are small: they are gone, not masked. OT finds a threshold for
+each layer. NS uses one for the whole network, which can empty a layer. One channel of it is then kept, and the network
+is called *broken*: most of those only guess. As in the paper, NS trains with a λ of its own, except for the statistics
+over seeds, where both train with the same."""
 WORDS = f"""\
 - **As pruned**: nothing was done since; the shift β of a channel that went is lost. **β folded**: it is moved into the
   next layer. **Recalibrated**: batch-norm statistics are re-estimated on training images, which trains nothing.
 - **Fine-tuned**: 40 epochs at a rate of 0.001; ResNet-20 for 12, after ISTA for 125 at 0.01. **From scratch**: the
   pruned network from fresh weights, for as many FLOPs as the unpruned one was trained with, but at most twice the
   epochs.
-- **Broken by NS**: its threshold would have removed whole layers; one channel of each was kept.
-- **Chance**: where trainings are compared, a difference between single ones counts from {ALONE:g} points on, twice
-  what two seeds differ by, and the mean of several where it is off zero with 95 % of certainty (Student's t). It
-  counts from {FOUR:g} on where either lost it against an unpruned network of its own, and beside networks that NS
-  broke, by a rule of thumb, from {BROKEN:g}, twice what two seeds at the largest λ differ by. A claim that one
-  network is more accurate does not hold where both are level, surely to within {CLOSE:g} points; where that cannot be
-  told either, it is neither. What becomes of one and the same network by a further stage or another threshold is
-  judged as measured, and so are the goals of `best`, by the mean of their seeds."""
+- **Broken by NS**: its threshold would have removed whole layers; one channel of each was kept. Such networks are
+  shown and not judged.
+- **Chance**: the accuracy of VGG-14 on CIFAR-10 varies from seed to seed by {SPREAD:g} points, so two single trainings
+  have to differ by {ALONE:g} to count, and by {FOUR:g} where each is compared with an unpruned network of its own. That
+  is used for all networks; of the others it was not measured. The mean of several differences counts where it is off
+  zero with 95 % of certainty (Student's t). A claim that one network is more accurate does not hold where it is less
+  accurate, or where both are level, surely to within {CLOSE:g} points: two single trainings never tell as much. What
+  becomes of one and the same network by a further stage or another threshold is judged as measured, and so are the
+  goals of `best`, by the mean of their seeds."""
 OF_SEEDS = (
     "In an average of networks, one that was run with several seeds counts once, as their average; seeds that have not "
     "been through all stages that the claim is about are left out. Seeds of OT and NS are compared where both pruned "
@@ -52,6 +55,7 @@ WORK = (
     "after an epoch come on top. Trainings whose weights nobody kept are made again. For how long a network is trained "
     "from scratch is known once it is pruned: at most for twice the epochs."
 )
+DEVIATIONS = "deviations"
 COUNTED = {
     Verdict.HOLDS: ("holds", "hold"),
     Verdict.FAILS: ("does not", "do not"),
@@ -70,6 +74,7 @@ def page(records: Records, remarks: Path) -> str:
     parts = [INTRODUCTION, *_claims(records, remarks), *_made_with(records)]
     for row in rows().values():
         parts += _section(row, records, remarks)
+    parts += ["## Where the runs differ from the paper's", *_remark(DEVIATIONS, remarks)]
     return "\n\n".join([*parts, *_missing(records)]) + "\n"
 
 
@@ -106,9 +111,10 @@ def _claims(records: Records, remarks: Path) -> Iterator[str]:
     theirs, new = ([claim for claim in counted_once if claim.is_new is is_new] for is_new in (False, True))
     yield (
         f"Of the paper's {len(theirs)} claims {_counts(theirs)}. Of {len(new)} that are new here {_counts(new)}. A "
-        f"claim holds if it does wherever that can be told, and counts once if it can be read in two ways."
-        f"{_not_run(records)}"
+        f"claim holds if it does on every network that could be judged{_how_many_wholly(theirs)}. Where it can be read "
+        f"in two ways, the first counts.{_not_run(records)}"
     )
+    yield "What the paper's abstract and conclusion rest on:"
     yield "\n".join(map(_in_short, first_claims(records)))
     yield from _remark(SCOREBOARD, remarks)
     yield from _shown(SCOREBOARD, records)
@@ -119,9 +125,15 @@ def _claims(records: Records, remarks: Path) -> Iterator[str]:
     yield OF_SEEDS
 
 
+def _how_many_wholly(found: Sequence[Claim]) -> str:
+    """Of those that hold, the ones that nothing is missing of."""
+    wholly = sum(claim.verdict is Verdict.HOLDS and not claim.scope for claim in found)
+    return f"; {wholly} of those that hold were judged on every network that the paper has them of" if wholly else ""
+
+
 def _in_short(claim: Claim) -> str:
-    verdict = f"**{claim.verdict}** {claim.scope}".strip()
-    return f"- {claim.name[0].upper()}{claim.name[1:]}: {verdict}{f': {claim.evidence}' if claim.evidence else ''}."
+    verdict = " ".join(filter(None, (f"**{claim.verdict.capitalize()}**", claim.scope)))
+    return f"- {verdict}: {claim.name} ([{claim.row}](#{claim.row}))."
 
 
 def _remark(name: str, remarks: Path) -> Iterator[str]:

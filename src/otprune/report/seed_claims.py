@@ -1,20 +1,16 @@
-"""Claims about the statistics over seeds: each seed of OT beside the same of Network Slimming, with one λ for both."""
+"""The paper's claims about its statistics over seeds, where OT and Network Slimming prune the same trainings."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from statistics import fmean, median
+from statistics import fmean
 from typing import Any
 
 from otprune.experiments import paper
-from otprune.experiments.reproduce.records import Records
+from otprune.experiments.reproduce.records import Record, Records
 from otprune.experiments.reproduce.rows import seeds
-from otprune.report.chance import ENOUGH, above, leans
-from otprune.report.columns import MODEL
-from otprune.report.points import DATA_NAMES, counted, emptied_layers, pruned_share, subject
-from otprune.report.verdicts import ROUNDING, Claim, averaged, by_chance, listed
-
-ROW = "statistics"
-Both = tuple[Mapping[str, Any], Mapping[str, Any]]
-"""What was measured of a seed: by OT, and by Network Slimming."""
+from otprune.report.chance import leans, reach
+from otprune.report.points import DATA_NAMES, counted
+from otprune.report.pruned_by_both import ASKED, ROW, Both, judged, on_average, pruned_by_both, too_few
+from otprune.report.verdicts import ROUNDING, Claim, listed
 
 
 def cheaper_over_seeds(records: Records) -> Claim:
@@ -25,98 +21,76 @@ def cheaper_over_seeds(records: Records) -> Claim:
     'not yet measured'
     """
     text = "Over the seeds, with the same channels or fewer, OT's VGG-14 has fewer FLOPs than NS's."
-    found = _found(records)
-    shares = {data: [100 * _flops(both) for both in those] for data, those in found.items()}
+    found = pruned_by_both(records)
+    shares = {data: [_share(both, "flops") for both in those] for data, those in found.items()}
     fewer = {data: leans([100 - share for share in one]) for data, one in shares.items()}
-    judged = _judged(found, {data: fewer[data] if _is_fair(those) else None for data, those in found.items()})
-    evidence = [
-        f"{DATA_NAMES[data]}: {fmean(shares[data]):.1f} % of NS's FLOPs with {_told(those)}"
-        for data, those in found.items()
-    ]
-    return Claim("same λ, over seeds: OT has fewer FLOPs than NS", text, judged, listed(evidence), ROW, _asked())
+    told = judged(found, {data: fewer[data] if _is_fair(those) else None for data, those in found.items()})
+    evidence = [f"{DATA_NAMES[data]}: {_costs(data, those)} with {_told(those)}" for data, those in found.items()]
+    return Claim("same λ, over seeds: OT has fewer FLOPs than NS", text, told, listed(evidence), ROW, ASKED)
 
 
 def better_over_seeds(records: Records) -> Claim:
-    """More accurate on average over the seeds.
+    """More accurate on average over the seeds; it is not where the paper's lead is further off than chance reaches.
 
     >>> from pathlib import Path
     >>> better_over_seeds(Records(Path("nowhere"))).verdict.value
     'not yet measured'
     """
-    text = "Over the seeds, OT's VGG-14 is more accurate than NS's."
-    gains = {data: list(map(_gain, those)) for data, those in _found(records).items()}
-    evidence = [
-        f"{DATA_NAMES[data]}: {averaged(one, 'seed')}{by_chance(one)}{_too_few(one)}" for data, one in gains.items()
-    ]
-    judged = _judged(gains, {data: above(one) for data, one in gains.items()})
-    return Claim("same λ, over seeds: OT is more accurate than NS", text, judged, listed(evidence), ROW, _asked())
+    gains = {data: list(map(_gain, those)) for data, those in pruned_by_both(records).items()}
+    return on_average(
+        "same λ, over seeds: OT is more accurate than NS",
+        "Over the seeds, OT's VGG-14 is more accurate than NS's.",
+        gains,
+        lambda data, one: _leads(one, _papers_lead(data)),
+        lambda data: f" (the paper: {_papers_lead(data):+.2f})",
+    )
 
 
 def slimming_breaks_over_seeds(records: Records) -> Claim:
-    """New here: the paper has it of NS at a λ of its own.
+    """What NS's threshold would leave of each layer with as many channels as OT keeps, from the γ that are recorded.
 
     >>> from pathlib import Path
     >>> slimming_breaks_over_seeds(Records(Path("nowhere"))).verdict.value
     'not yet measured'
     """
-    text = "New: at OT's λ, too, NS empties layers where it prunes more FLOPs than the paper says it can."
-    limits = paper.table("points")["slimming_limit"]
-    theirs = {data: [slimmed for _, slimmed in those] for data, those in _found(records).items()}
-    past = {data: [one for one in those if _pruned(one) > 100 * limits[data]] for data, those in theirs.items()}
-    broken = {data: sum(emptied_layers(one) > 0 for one in those) for data, those in past.items() if those}
+    text = "Over the seeds, with as many channels as OT leaves, NS would remove an entire layer of some."
+    narrowest = {data: [_narrowest(one) for one in _telling(records, data)] for data in DATA_NAMES}
+    found = {data: those for data, those in narrowest.items() if those}
     evidence = [
-        f"{DATA_NAMES[data]}: {fmean(map(_pruned, past[data])):.1f} % of the FLOPs gone, layers emptied in {number} of "
-        f"{counted(len(past[data]), 'seed')}{_too_few(past[data])}"
-        for data, number in broken.items()
+        f"{DATA_NAMES[data]}: in {sum(not least for least in those)} of {counted(len(those), 'seed')}, the narrowest "
+        f"layer {_channels_left(those)}{too_few(those)}"
+        for data, those in found.items()
     ]
-    judged = _judged(past, {data: number == len(past[data]) for data, number in broken.items()})
-    return Claim(
-        "New: at OT's λ, too, NS empties layers past these limits", text, judged, listed(evidence), ROW, _asked()
-    )
+    told = judged(found, {data: min(those) == 0 for data, those in found.items()})
+    name = "same λ, over seeds: as narrow as OT's, NS's would lose layers"
+    return Claim(name, text, told, listed(evidence), ROW, ASKED)
 
 
-def less_damage_over_seeds(records: Records) -> Claim:
-    """New here: the paper compares the damage with that of NS at a λ of its own.
-
-    >>> from pathlib import Path
-    >>> less_damage_over_seeds(Records(Path("nowhere"))).verdict.value
-    'not yet measured'
-    """
-    text = "New: at the same λ, too, OT damages VGG-14 less than NS does without any training."
-    told = {data: list(filter(_tell_damage, those)) for data, those in _found(records).items()}
-    damages = {data: [tuple(map(_damage, both)) for both in those] for data, those in told.items() if those}
-    saved = {data: [theirs - ours for ours, theirs in those] for data, those in damages.items()}
-    evidence = [f"{DATA_NAMES[data]}: {_losses(those)}{_too_few(those)}" for data, those in damages.items()]
-    judged = _judged(damages, {data: above(one) for data, one in saved.items()})
-    return Claim("New: at the same λ, too, OT does less damage than NS", text, judged, listed(evidence), ROW, _asked())
+def _leads(gains: Sequence[float], least: float) -> bool | None:
+    """Whether they are above zero on average, by more than chance; not so where they surely stay below the least."""
+    if leans(gains):
+        return True
+    return False if fmean(gains) + reach(gains) < least else None
 
 
-def _judged(seeds: Mapping[str, Sequence[Any]], holds: Mapping[str, bool | None]) -> dict[str, bool | None]:
-    """Whether a claim holds by the seeds of each data set, which a few of them cannot tell."""
-    return {subject(data, MODEL): told if len(seeds[data]) >= ENOUGH else None for data, told in holds.items()}
+def _papers_lead(data: str) -> float:
+    ours, theirs = (paper.statistics(data, rule).accuracy.mean for rule in ("ot", "ns"))
+    return ours - theirs
 
 
-def _asked() -> tuple[str, ...]:
-    return tuple(subject(data, MODEL) for data in DATA_NAMES)
+def _share(both: Both, kind: str) -> float:
+    ours, theirs = (float(one["cost_after"][kind]) for one in both)
+    return 100 * ours / theirs
 
 
-def _found(records: Records) -> dict[str, list[Both]]:
-    """The seeds of which one training is recorded as pruned by both, for each data set that has some."""
-    found = {data: list(_of_both(records, data)) for data in DATA_NAMES}
-    return {data: those for data, those in found.items() if those}
-
-
-def _of_both(records: Records, data: str) -> Iterator[Both]:
-    for needs in zip(seeds(data, "ot"), seeds(data, "ns"), strict=True):
-        found = [record.results for needed in needs if (record := records.find(needed)) and not records.lacks(needed)]
-        there = [results for results in found if "layers" in results]
-        if len(there) == len(needs) and len({one.get("accuracy_sparse") for one in there}) == 1:
-            yield there[0], there[1]
-
-
-def _flops(both: Both) -> float:
-    ours, theirs = (float(one["cost_after"]["flops"]) for one in both)
-    return ours / theirs
+def _costs(data: str, those: Sequence[Both]) -> str:
+    """The shares of NS's FLOPs and parameters, and the paper's."""
+    parts = []
+    for kind, name in (("flops", "FLOPs"), ("parameters", "parameters")):
+        ours, theirs = (getattr(paper.statistics(data, rule), kind).mean for rule in ("ot", "ns"))
+        here = fmean(_share(both, kind) for both in those)
+        parts.append(f"{here:.1f} % of NS's {name} (the paper: {100 * ours / theirs:.1f} %)")
+    return " and ".join(parts)
 
 
 def _gain(both: Both) -> float:
@@ -124,50 +98,43 @@ def _gain(both: Both) -> float:
     return ours - theirs
 
 
-def _pruned(one: Mapping[str, Any]) -> float:
-    return pruned_share(one, "flops")
+def _telling(records: Records, data: str) -> Iterator[Record]:
+    """OT's seeds whose records have the scaling factors that were pruned by; older ones have not."""
+    for needed in seeds(data, "ot"):
+        record = records.find(needed)
+        if record is not None and record.gammas and "layers" in record.results:
+            yield record
 
 
-def _tell_damage(both: Both) -> bool:
-    """Older records may not."""
-    return all(name in one for one in both for name in ("accuracy_sparse", "accuracy_pruned"))
+def _narrowest(record: Record) -> int:
+    """The channels of the narrowest layer if one threshold for all left as many in total as OT did."""
+    layers = [list(map(abs, gamma)) for gamma in record.gammas.values()]
+    threshold = sorted((one for layer in layers for one in layer), reverse=True)[_kept(record.results) - 1]
+    return min(sum(one >= threshold for one in layer) for layer in layers)
 
 
-def _damage(one: Mapping[str, Any]) -> float:
-    """Points of accuracy that pruning alone costs."""
-    return 100 * (float(one["accuracy_sparse"]) - float(one["accuracy_pruned"]))
+def _channels_left(narrowest: Sequence[int]) -> str:
+    least, most = min(narrowest), max(narrowest)
+    return f"keeps {least} to {most} channels" if least < most else f"keeps {counted(least, 'channel')}"
 
 
-def _losses(damages: Sequence[tuple[float, ...]]) -> str:
-    ours, theirs = zip(*damages, strict=True)
-    saved = [lost - own for own, lost in damages]
-    told = f"OT loses {_middle_and_worst(ours)}, NS {_middle_and_worst(theirs)}"
-    less = f"{abs(fmean(saved)):.2f} points {'less' if fmean(saved) > 0 else 'more'}"
-    return f"{told}, OT {less} on average of {counted(len(saved), 'seed')}{by_chance(saved)}"
-
-
-def _middle_and_worst(damages: Sequence[float]) -> str:
-    """Both, since one seed may lose far more than all others."""
-    return f"{median(damages):.2f} points in the median, {max(damages):.2f} at worst"
-
-
-def _channels(those: list[Both]) -> tuple[float, float]:
+def _channels(those: Sequence[Both]) -> tuple[float, float]:
     """How many are left on average, by OT and by NS."""
-    left = [[sum(layer["kept"] for layer in one["layers"]) for one in both] for both in those]
+    left = [[_kept(one) for one in both] for both in those]
     ours, theirs = map(fmean, zip(*left, strict=True))
     return ours, theirs
 
 
-def _is_fair(those: list[Both]) -> bool:
+def _kept(results: Mapping[str, Any]) -> int:
+    return sum(int(layer["kept"]) for layer in results["layers"])
+
+
+def _is_fair(those: Sequence[Both]) -> bool:
     ours, theirs = _channels(those)
     return ours <= ROUNDING * theirs
 
 
-def _told(those: list[Both]) -> str:
+def _told(those: Sequence[Both]) -> str:
     ours, theirs = _channels(those)
     told = f"{ours:,.0f} channels against {theirs:,.0f}, over {counted(len(those), 'seed')}"
-    return f"{told}{_too_few(those)}" if _is_fair(those) else f"{told}; with more channels it is not judged"
-
-
-def _too_few(seeds: Sequence[Any]) -> str:
-    return "" if len(seeds) >= ENOUGH else f"; fewer than {ENOUGH} are not judged"
+    return f"{told}{too_few(those)}" if _is_fair(those) else f"{told}; with more channels it is not judged"

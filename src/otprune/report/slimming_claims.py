@@ -1,17 +1,17 @@
 """Claims about OT against Network Slimming: OT at every λ, NS at every ratio, for each network and its data.
 
 NS trains with a λ of its own there, as in the paper. How it does with OT's is told by claims over seeds. Its ratios are
-all of one training, whose luck they share. Networks that it broke are told apart: whole layers of them are gone but for
-one channel.
+all of one training, whose luck they share. Networks that it broke, of which whole layers are gone but for one channel,
+are told and not judged: the paper has none, and to be ahead of one that only guesses is to be ahead of nothing.
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean, median
 
 from otprune.experiments import paper
-from otprune.report.chance import ALONE, BROKEN, CLOSE, ENOUGH, above, spread_of_one
+from otprune.report.chance import ALONE, CLOSE, ENOUGH, above, spread_of_one
 from otprune.report.costs import Pair, asked
 from otprune.report.margins import gaps, margins, placed
 from otprune.report.points import counted, subject
@@ -27,14 +27,9 @@ class Margins:
     intact: list[float]
     broken: list[float]
 
-    @property
-    def all(self) -> list[float]:
-        """Of either."""
-        return [*self.intact, *self.broken]
-
 
 def above_slimming(pairs: Sequence[Pair]) -> Claim:
-    """Fine-tuned, at each of NS's networks past half of the FLOPs, broken or not.
+    """Fine-tuned, at each of NS's networks past half of the FLOPs.
 
     >>> above_slimming([]).verdict.value
     'not yet measured'
@@ -43,8 +38,8 @@ def above_slimming(pairs: Sequence[Pair]) -> Claim:
         f"OT is more accurate than NS at NS's own λ at high sparsity: from {HIGH_SPARSITY:g} % of the FLOPs pruned on, "
         "fine-tuned."
     )
-    name = f"OT is more accurate than NS, {HIGH_SPARSITY:g} % of the FLOPs pruned or more"
-    return _at_high_sparsity(name, text, pairs, "finetuned")
+    name = f"OT is above NS at NS's own λ, {HIGH_SPARSITY:g} % of the FLOPs gone"
+    return _compared(name, text, pairs, _margins(pairs, "finetuned", HIGH_SPARSITY))
 
 
 def above_slimming_from_scratch(pairs: Sequence[Pair]) -> Claim:
@@ -54,26 +49,22 @@ def above_slimming_from_scratch(pairs: Sequence[Pair]) -> Claim:
     'not yet measured'
     """
     text = "OT's architectures are better than NS's at high sparsity, too: the same, trained from scratch."
-    return _at_high_sparsity("the same, pruned networks trained from scratch", text, pairs, "scratch")
+    name = "the same, pruned networks trained from scratch"
+    return _compared(name, text, pairs, _margins(pairs, "scratch", HIGH_SPARSITY))
 
 
 def above_slimming_by_parameters(pairs: Sequence[Pair]) -> Claim:
-    """At NS's networks that are not broken, wherever they lie: those that are would make up any number of cases.
+    """At NS's networks that are not broken, wherever they lie.
 
     >>> above_slimming_by_parameters([]).verdict.value
     'not yet measured'
     """
-    found = {name: one for name, one in _margins(pairs, "finetuned", 0.0, "parameters").items() if one.intact}
-    judged = {name: above(one.intact, ALONE) for name, one in found.items()}
-    ahead = {name: f", ahead at {sum(value > 0 for value in one.intact)}" for name, one in found.items()}
     text = (
         "OT is more accurate than NS at NS's own λ with as many parameters pruned, fine-tuned, on average of NS's "
         "networks that are not broken."
     )
-    evidence = listed([f"{name}: {_told(one, ahead[name])}" for name, one in found.items()])
-    return Claim(
-        "OT is more accurate than NS with as many parameters pruned", text, judged, evidence, ROW, asked(pairs)
-    )
+    name = "OT is more accurate than NS with as many parameters pruned"
+    return _compared(name, text, pairs, _margins(pairs, "finetuned", 0.0, "parameters"))
 
 
 def slimming_breaks(pairs: Sequence[Pair]) -> Claim:
@@ -124,7 +115,7 @@ def less_damage(pairs: Sequence[Pair]) -> Claim:
         "Without any training, OT damages a network less than NS does at its own λ: somewhere by more than OT's own "
         f"seeds spread, and nowhere more, to within {CLOSE:g} points."
     )
-    judged = {name: _is_less(one.all, spreads[name]) for name, one in found.items()}
+    judged = {name: _is_less(one.intact, spreads[name]) for name, one in found.items()}
     evidence = [f"{name}: {_told_damage(one, spreads[name])}" for name, one in found.items()]
     name = "before any fine-tuning, OT does less damage than NS"
     return Claim(name, text, judged, listed(evidence), "without-training", asked(pairs))
@@ -140,18 +131,10 @@ SLIMMING_CLAIMS: tuple[Callable[[Sequence[Pair]], Claim], ...] = (
 )
 
 
-def _at_high_sparsity(name: str, text: str, pairs: Sequence[Pair], stage: str) -> Claim:
-    found = _margins(pairs, stage, HIGH_SPARSITY)
-    judged = {where: _is_ahead(one) for where, one in found.items()}
+def _compared(name: str, text: str, pairs: Sequence[Pair], found: Mapping[str, Margins]) -> Claim:
+    judged = {where: above(one.intact, ALONE) if one.intact else None for where, one in found.items()}
     evidence = listed([f"{where}: {_told(one)}" for where, one in found.items()])
     return Claim(name, text, judged, evidence, ROW, asked(pairs))
-
-
-def _is_ahead(found: Margins) -> bool | None:
-    """Of all that can tell: chance reaches further beside networks that NS broke."""
-    both = [above(values, chance) for values, chance in ((found.intact, ALONE), (found.broken, BROKEN)) if values]
-    told = [one for one in both if one is not None]
-    return all(told) if told else None
 
 
 def _spread_of_damage(pair: Pair) -> float:
@@ -161,28 +144,30 @@ def _spread_of_damage(pair: Pair) -> float:
 
 
 def _is_less(margins: Sequence[float], spread: float) -> bool | None:
+    if not margins:
+        return None
     if min(margins) < -max(spread, CLOSE) or max(map(abs, margins)) <= CLOSE:
         return False
     return True if max(margins) > max(spread, CLOSE) and min(margins) >= -CLOSE else None
 
 
-def _told(found: Margins, more: str = "") -> str:
-    """The average over networks that are not broken, what more there is to say of them, and the broken ones apart."""
-    parts = [f"{averaged(found.intact)}{by_chance(found.intact, ALONE)}{more}"] if found.intact else []
-    parts += [f"{_averaged_broken(found.broken)}{by_chance(found.broken, BROKEN)}"] if found.broken else []
-    return ", and ".join(parts)
+def _told(found: Margins) -> str:
+    """The average over networks that are not broken, at how many of them OT is ahead, and the broken ones apart."""
+    ahead = sum(value > 0 for value in found.intact)
+    told = f"{averaged(found.intact)}{by_chance(found.intact, ALONE)}, ahead at {ahead}" if found.intact else ""
+    return _with_broken([told] if told else [], found)
 
 
 def _told_damage(found: Margins, spread: float) -> str:
     """The median, too, since most may be alike and one be far off."""
-    parts = [f"{averaged(found.intact)}, {median(found.intact):+.2f} in the median"] if found.intact else []
-    parts += [_averaged_broken(found.broken)] if found.broken else []
+    intact = [f"{averaged(found.intact)}, {median(found.intact):+.2f} in the median"] if found.intact else []
     chance = f"its seeds spread by ±{spread:.1f}" if spread < math.inf else "too few seeds to tell how far they spread"
-    return f"{', and '.join(parts)}; {chance}"
+    return f"{_with_broken(intact, found)}; {chance}"
 
 
-def _averaged_broken(values: Sequence[float]) -> str:
-    return averaged(values, "network that NS broke", "networks that NS broke")
+def _with_broken(intact: list[str], found: Margins) -> str:
+    broken = averaged(found.broken, "network that NS broke", "networks that NS broke") if found.broken else ""
+    return ", and ".join([*intact, *([f"{broken}, not judged"] if broken else [])])
 
 
 def _margins(pairs: Sequence[Pair], stage: str, least: float, kind: str = "flops") -> dict[str, Margins]:
@@ -191,7 +176,7 @@ def _margins(pairs: Sequence[Pair], stage: str, least: float, kind: str = "flops
         return margins(placed(p.ot, stage, kind), placed(theirs, stage, kind), least)
 
     found = {p.name: Margins(of(p, broken=False), of(p, broken=True)) for p in pairs}
-    return {name: one for name, one in found.items() if one.all}
+    return {name: one for name, one in found.items() if one.intact or one.broken}
 
 
 def _intact(pairs: Sequence[Pair]) -> list[Pair]:

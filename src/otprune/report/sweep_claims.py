@@ -21,7 +21,8 @@ def one_epoch_is_enough(pairs: Sequence[Pair]) -> Claim:
     found = {p.name: one for p in pairs if (one := gaps(p.ot, "finetuned", "finetuned_1"))}
     text = f"One epoch of fine-tuning is enough for OT: 39 more gain at most {CLOSE:g} points on average."
     judged = {name: fmean(one) <= CLOSE for name, one in found.items()}
-    return Claim("one epoch of fine-tuning is enough for OT", text, judged, averages(found), ROW, asked(pairs))
+    evidence = [f"{averages({name: one})}{_exceptions(one)}" for name, one in found.items()]
+    return Claim("one epoch of fine-tuning is enough for OT", text, judged, listed(evidence), ROW, asked(pairs))
 
 
 def converged_after_three_epochs(pairs: Sequence[Pair]) -> Claim:
@@ -77,6 +78,12 @@ SWEEP_CLAIMS: tuple[Callable[[Sequence[Pair]], Claim], ...] = (
     scratch_above_finetuned,
     lossless,
 )
+
+
+def _exceptions(gains: Sequence[float]) -> str:
+    """Words on those that gain more than is little, which an average does not show."""
+    over = sum(gain > CLOSE for gain in gains)
+    return f", over {CLOSE:g} in {over}" if over else ""
 
 
 def _of_each_seed(found: Pair, later: str, earlier: str) -> list[float]:

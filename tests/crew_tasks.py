@@ -5,13 +5,14 @@ import signal
 import time
 from collections.abc import Callable
 from functools import partial
+from multiprocessing import Pipe
 from pathlib import Path
 
 from otprune.errors import TrainingError
 from otprune.experiments.crew.crew import Task, work_off
-from otprune.experiments.crew.member import Freed, Tell
+from otprune.experiments.crew.member import Freed, Tell, perform
 from otprune.experiments.news import News, Said
-from otprune.training.stopping import Interrupted, stop_requests
+from otprune.training.stopping import Interrupted, heed_one_request, stop_requests
 
 PATIENCE = 60.0
 
@@ -121,3 +122,14 @@ def crew_of_two(top: Path, task: Callable[..., None], taking: float) -> None:
         work_off(tasks, 2, HeardInFolders(top), top)
     except KeyboardInterrupt as stopped:
         (top / "told").write_text(str(stopped))
+
+
+def asked_to_stop_before_they_begin(times: int, ends: Path) -> None:
+    """Performs tasks that would go on for ever, and leaves word of how they ended, a line each."""
+    ended = []
+    for _ in range(times):
+        here, there = Pipe()
+        here.send(None)
+        perform(lambda tell: time.sleep(PATIENCE), there, heed_one_request())
+        ended.append(str(here.recv()))
+    ends.write_text("\n".join(ended))

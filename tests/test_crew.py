@@ -11,6 +11,7 @@ import pytest
 
 from otprune.experiments.crew import crew
 from otprune.experiments.crew.crew import Task, work_off
+from otprune.experiments.crew.member import BROKEN_OFF, Ended
 from otprune.experiments.news import Began, Said
 from otprune.training.failures import RunsFailed
 from tests import crew_tasks, processes
@@ -111,6 +112,12 @@ def test_ctrl_c_in_a_terminal_kills_no_task_that_is_only_starting(tmp_path: Path
     process.join()
     told = (tmp_path / "told").read_text()
     assert told.startswith(f"stopped and saved in {tmp_path}") and "process" not in told
+
+
+def test_what_is_asked_to_stop_as_it_begins_says_that_it_did(tmp_path: Path) -> None:
+    processes.finish(crew_tasks.asked_to_stop_before_they_begin, 300, tmp_path / "ends")
+    ended = (tmp_path / "ends").read_text().splitlines()
+    assert len(ended) == 300 and set(ended) == {str(Ended(BROKEN_OFF, stopped=True))}
 
 
 def test_when_a_crew_fails_its_tasks_save_themselves_before_that_is_raised(tmp_path: Path) -> None:

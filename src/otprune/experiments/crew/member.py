@@ -52,8 +52,11 @@ def perform(do: Callable[[Tell], object], words: "Connection[Word, Any]", stop: 
         with suppress(OSError):  # nobody listens any more, and `_stop_when_asked` is about to say so
             words.send(word)
 
-    threading.Thread(target=_stop_when_asked, args=(words, stop), daemon=True).start()
-    tell(_ended(do, tell, stop))
+    def do_until_asked_to_stop() -> None:
+        threading.Thread(target=_stop_when_asked, args=(words, stop), daemon=True).start()  # it may be asked at once
+        do(tell)
+
+    tell(_ended(do_until_asked_to_stop, stop))
 
 
 def begin(do: Callable[[Tell], object], words: "Connection[Word, Any]") -> None:
@@ -88,10 +91,10 @@ def unreached_by_ctrl_c() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def _ended(do: Callable[[Tell], object], tell: Tell, stop: StopRequests) -> Ended:
+def _ended(do: Callable[[], object], stop: StopRequests) -> Ended:
     try:
         try:
-            do(tell)
+            do()
         finally:
             stop.requested = True
     except Interrupted:

@@ -31,9 +31,9 @@ def write(folder: Path, accuracy: float, times: float) -> Records:
     [
         (0.938, 2.5, Verdict.HOLDS),
         (0.938, 2.4, Verdict.FAILS),
-        (0.922, 2.5, Verdict.FAILS),
-        (0.931, 2.5, Verdict.UNDECIDED),  # another training may be 0.7 points below
-        (0.929, 2.5, Verdict.UNDECIDED),
+        (0.917, 2.5, Verdict.FAILS),
+        (0.931, 2.5, Verdict.UNDECIDED),  # another training may be 0.7 points below, and then more than 0.5 are lost
+        (0.924, 2.5, Verdict.UNDECIDED),
     ],
 )
 def test_the_claim_asks_for_both_speed_and_accuracy(
@@ -44,7 +44,7 @@ def test_the_claim_asks_for_both_speed_and_accuracy(
     gained = f"{times:.2f}× with {100 * (accuracy - 0.93):+.2f} points"
     told = f"the fastest that are so accurate: fine-tuned, λ=2e-4, {gained}"
     by_chance = ", which chance may explain" if expected is Verdict.UNDECIDED else ""
-    assert claim.evidence == (told if accuracy > 0.93 else "no network is as accurate") + by_chance
+    assert claim.evidence == (told if accuracy > 0.925 else "no network is as accurate") + by_chance
 
 
 @pytest.mark.parametrize(

@@ -148,7 +148,7 @@ def test_damage_in_another_seed_that_a_figure_reads_is_listed_and_what_needs_it_
     assert listed.exit_code == 1 and listed.stderr.startswith(f"{damaged}: ") and listed.stderr.count("\n") == 1
     told = {name: next(line for line in listed.stdout.splitlines() if f" {name} " in line) for name in rows()}
     refused = {name for name, line in told.items() if "1 refused" in line}
-    assert refused == {"accuracy-vs-cost", "without-training", "iterative"}
+    assert refused == {"accuracy-vs-cost", "without-training", "one-training", "iterative"}
     drawn = reproduce("without-training", "--draw-only", "--results", results, "--figures", figures)
     assert drawn.exit_code == 1 and drawn.stderr == listed.stderr
     assert "made without what is refused: cifar10/vgg14/lam1e-3-seed1" in drawn.stdout

@@ -8,6 +8,7 @@ SPREAD = 0.24  # points: the standard deviation of VGG-14's accuracy on CIFAR-10
 SURE = 2.0  # standard deviations, where they are known
 ENOUGH = 3  # trainings that tell by themselves how far they spread
 CLOSE = 0.5  # points of accuracy
+UNKNOWN = 2.0  # times as far chance is taken to reach where no seeds were run that tell, in ResNet-20
 ALONE, FOUR = (round(SURE * SPREAD * math.sqrt(number), 1) for number in (2, 4))
 """Points by which the accuracies of two trainings may differ by chance, and two differences between two of them."""
 
@@ -69,6 +70,16 @@ def alike(values: Sequence[float], alone: float | None = None) -> bool | None:
     if are_level(values, alone):
         return True
     return None if leans(values, alone) is None else False
+
+
+def at_most(values: Sequence[float], limit: float) -> bool | None:
+    """Whether the mean of some differences is no more than a limit, surely; None where that cannot be told.
+
+    >>> at_most([0.1, 0.2, 0.3], 0.5), at_most([0.1], 0.5), at_most([0.9, 1.0, 1.1], 0.5)
+    (True, None, False)
+    """
+    over = leans([value - limit for value in values])
+    return None if over is None else not over
 
 
 def spread_of_one(values: Sequence[float]) -> float:

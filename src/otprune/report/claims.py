@@ -4,9 +4,10 @@ from otprune.experiments.reproduce.records import Records
 from otprune.experiments.reproduce.rows import PAIRS
 from otprune.report.costs import Pair, pair
 from otprune.report.headline import headline
+from otprune.report.one_training_claims import slimming_breaks
 from otprune.report.other_claims import OTHER_CLAIMS, branches_go, rounds_are_stable
 from otprune.report.seed_claims import better_over_seeds
-from otprune.report.slimming_claims import SLIMMING_CLAIMS, above_slimming, slimming_breaks
+from otprune.report.slimming_claims import SLIMMING_CLAIMS, above_slimming
 from otprune.report.sweep_claims import SWEEP_CLAIMS, one_epoch_is_enough, scratch_above_finetuned
 from otprune.report.verdicts import Claim
 
@@ -20,8 +21,8 @@ def first_claims(records: Records) -> list[Claim]:
     """
     pairs = _pairs(records)
     return [
-        *(claim(pairs) for claim in (above_slimming, slimming_breaks)),
-        better_over_seeds(records),
+        above_slimming(pairs),
+        *(claim(records) for claim in (slimming_breaks, better_over_seeds)),
         *(claim(pairs) for claim in (one_epoch_is_enough, scratch_above_finetuned)),
         *(claim(records) for claim in (rounds_are_stable, branches_go, headline)),
     ]

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 KINDS = {"flops": "FLOPs", "parameters": "parameters"}
 DEEPEST = 15  # points below the best that are still shown
+BROKEN: dict[str, Any] = {"color": NS, "marker": "x", "markersize": 6, "linestyle": "none"}
 PAPERS_MARKER: dict[str, Any] = {"markersize": 10, "markeredgecolor": PAPER, "markeredgewidth": 0.8, "zorder": 5}
 
 
@@ -101,35 +102,37 @@ def _recorded(records: Records, *stages: str) -> Iterator[Pair]:
 
 def _against_cost(found: Pair) -> "Figure":
     title = f"{found.name}: accuracy against what was pruned"
-    drawn, axes = figure(title, 2, 2, (9.2, 7.2), sharey=True)
+    ways = {"fine-tuned": _finetuned}
+    if any(point.seeds("scratch") for point in (*found.ot, *found.ns)):
+        ways["trained from scratch"] = _from_scratch
+    drawn, axes = figure(title, 2, len(ways), (3.6 + 2.8 * len(ways), 7.2), sharey=True)
     for row, (kind, name) in enumerate(KINDS.items()):
-        _finetuned(axes[row, 0], found, kind)
-        _from_scratch(axes[row, 1], found, kind)
-        for ax in axes[row]:
+        for ax, show in zip(axes[row], ways.values(), strict=True):
+            show(ax, found, kind)
             ax.set_xlabel(f"pruned {name} (%)")
             ax.set_xlim(0, 100)
         axes[row, 0].set_ylabel("test accuracy (%)")
-    axes[0, 0].set_title("fine-tuned")
-    axes[0, 1].set_title("trained from scratch")
+    for ax, way in zip(axes[0], ways, strict=True):
+        ax.set_title(way)
     _fit([ax for line in axes for ax in line])
-    legend_below(drawn, columns=4)
+    legend_below(drawn, columns=2 * len(ways))
     return drawn
 
 
 def _finetuned(ax: "Axes", found: Pair, kind: str) -> None:
     _baselines(ax, found)
-    for method, series, color, marker in (("OT", found.ot, OT, "o"), ("NS", found.ns, NS, "s")):
+    for method, series, color, marker in _intact(found):
         line(ax, series, kind, "finetuned", f"{method}, 40 epochs", color=color, marker=marker)
         line(ax, series, kind, "finetuned_1", f"{method}, 1 epoch", color=color, marker=marker, **AROUND)
+    line(ax, _broken(found), kind, "finetuned", "NS, broken, 40 epochs", **BROKEN)
     _papers_points(ax, found, kind)
 
 
 def _from_scratch(ax: "Axes", found: Pair, kind: str) -> None:
     _baselines(ax, found)
-    line(ax, found.ot, kind, "scratch", "OT, from scratch", color=OT, marker="o")
-    line(ax, found.ns, kind, "scratch", "NS, from scratch", color=NS, marker="s")
-    if not any(point.seeds("scratch") for point in (*found.ot, *found.ns)):
-        ax.text(0.5, 0.5, "not trained from scratch yet", transform=ax.transAxes, ha="center", color=FAINT)
+    for method, series, color, marker in _intact(found):
+        line(ax, series, kind, "scratch", f"{method}, from scratch", color=color, marker=marker)
+    line(ax, _broken(found), kind, "scratch", "NS, broken, from scratch", **BROKEN)
 
 
 def _untrained(found: Pair) -> "Figure":
@@ -137,15 +140,26 @@ def _untrained(found: Pair) -> "Figure":
     drawn, axes = figure(title, 1, 1, (6.4, 4.9))
     ax = axes[0, 0]
     _baselines(ax, found)
-    for method, series, color, marker in (("OT", found.ot, OT, "o"), ("NS", found.ns, NS, "s")):
+    for method, series, color, marker in _intact(found):
         line(ax, series, "flops", "recalibrated", f"{method}, recalibrated", color=color, marker=marker)
         line(ax, series, "flops", "pruned", f"{method}, as pruned", color=color, marker=marker, **AROUND)
+    line(ax, _broken(found), "flops", "recalibrated", "NS, broken, recalibrated", **BROKEN)
     ax.set_xlabel("pruned FLOPs (%)")
     ax.set_ylabel("test accuracy (%)")
     ax.set_xlim(0, 100)
     ax.set_ylim(0, 100)
     legend_below(drawn, columns=2)
     return drawn
+
+
+def _intact(found: Pair) -> Iterator[tuple[str, Sequence[Point], str, str]]:
+    """Both methods, their networks that are not broken, and how they are drawn."""
+    yield "OT", found.ot, OT, "o"
+    yield "NS", [point for point in found.ns if not point.emptied], NS, "s"
+
+
+def _broken(found: Pair) -> list[Point]:
+    return [point for point in found.ns if point.emptied]
 
 
 def line(ax: "Axes", series: Sequence[Point], kind: str, stage: str, label: str, **style: Any) -> None:
@@ -193,7 +207,7 @@ def _fit(axes: Sequence["Axes"]) -> None:
     for ax, line, x, y in points:
         if y < lowest:
             look: dict[str, Any] = {"color": line.get_color(), "fillstyle": line.get_fillstyle()}
-            ax.plot(x, 0.025, "v", transform=ax.get_xaxis_transform(), **look)
+            ax.plot(x, 0.025, "v", transform=ax.get_xaxis_transform(), label="below the picture", **look)
 
 
 def _places(line: "Line2D") -> list[tuple[float, float]]:

@@ -96,7 +96,7 @@ def _stacked(
 
 def _demo(record: Record) -> "Figure":
     title = f"VGG-14 on CIFAR-10, λ={lam_text(record.experiment.training.lam)}: is the optimal threshold at the edge?"
-    drawn, axes = figure(title, 3, 1, (6.8, 9))
+    drawn, axes = figure(title, 4, 1, (6.8, 11.4))
     _histogram(axes[0, 0], record, ASKED["demo_layer"])
     axes[0, 0].set_xlabel("|γ|")
     legend(axes[0, 0], loc="upper left")
@@ -104,7 +104,21 @@ def _demo(record: Record) -> "Figure":
     axes[1, 0].set_title("thresholds of all layers shifted, without any training")
     _shifts(axes[2, 0], record, {"finetuned": ("fine-tuned", {})})
     axes[2, 0].set_title("thresholds of all layers shifted, fine-tuned")
+    _shifts(axes[3, 0], record, {"pruned": ("as pruned", AROUND), "finetuned": ("fine-tuned", {})})
+    axes[3, 0].set_title("the same, close up")
+    _close_up(axes[3, 0], record)
     return drawn
+
+
+def _close_up(ax: "Axes", record: Record) -> None:
+    """What is near the threshold: the shifts that lie a factor of ten below it, at most, and the first past it."""
+    shifts = sorted(record.content["shifts"], key=lambda one: float(one["shift"]))
+    past = [one for one in shifts if one["shift"] > 0]
+    shown = [one for one in shifts if -1 <= one["shift"] <= 0] + past[:1]
+    pruned = [100 * (1 - one["flops"]) for one in shown]
+    accuracies = [100 * one[f"accuracy_{stage}"] for one in shown for stage in ("pruned", "finetuned")]
+    ax.set_xlim(min(pruned) - 0.3, max(pruned) + 0.6)
+    ax.set_ylim(min(accuracies) - 0.3, max(accuracies) + 0.3)
 
 
 def _histogram(ax: "Axes", record: Record, number: int) -> None:

@@ -10,6 +10,7 @@ from otprune.report.distributions import lambda_distributions, layer_distributio
 from otprune.report.edge import edge_latency
 from otprune.report.scoreboard import NAME as SCOREBOARD
 from otprune.report.scoreboard import scoreboard
+from otprune.report.slimming_limit import slimming_limit
 from otprune.report.style import Sketch, write
 
 FIGURES: dict[str, Callable[[Records], Iterator[Sketch]]] = {
@@ -20,6 +21,7 @@ FIGURES: dict[str, Callable[[Records], Iterator[Sketch]]] = {
     "accuracy-vs-cost": accuracy_vs_cost,
     "without-training": without_training,
     "statistics": statistics,
+    "one-training": slimming_limit,
     "resnet20": resnet20,
     "iterative": iterative,
     "edge-latency": edge_latency,

@@ -12,7 +12,7 @@ from otprune.experiments.reproduce.records import Records
 from otprune.experiments.reproduce.rows import towards
 from otprune.report.choosing import chosen_by
 from otprune.report.markdown import NONE, markdown_table, percent, spread_text
-from otprune.report.points import spread, subject
+from otprune.report.points import counted, spread, subject
 from otprune.report.verdicts import Claim, Verdict, listed
 
 INTRODUCTION = (
@@ -106,7 +106,16 @@ def _evidence(attempt: Attempt) -> str:
     if not attempt.found:
         return f"{name}: {Verdict.OPEN.value}"
     so_far = f"{_seeds(attempt)} seeds so far, " if attempt.verdict is Verdict.OPEN else ""
-    return f"{name}: {so_far}{_accuracy(attempt)} % ({STAGES[attempt.stage]}), {_asked(attempt.goal)}"
+    told = f"{_accuracy(attempt)} % ({STAGES[attempt.stage]}; {_as_accurate(attempt)})"
+    return f"{name}: {so_far}{told}, {_asked(attempt.goal)}"
+
+
+def _as_accurate(attempt: Attempt) -> str:
+    """How many seeds would reach it by themselves: a mean may be over by chance."""
+    accuracies = [100 * one[f"accuracy_{attempt.stage}"] for one in attempt.found]
+    return (
+        f"{sum(one >= attempt.goal.accuracy for one in accuracies)} of {counted(len(accuracies), 'seed')} as accurate"
+    )
 
 
 def _goal_row(attempt: Attempt) -> list[str]:

@@ -8,9 +8,9 @@ from otprune.experiments import paper
 from otprune.experiments.reproduce.records import Records
 from otprune.experiments.reproduce.rows import sweep
 from otprune.report.benchmarks import benchmark
-from otprune.report.chance import ALONE
+from otprune.report.chance import leans
 from otprune.report.points import subject
-from otprune.report.verdicts import ROUNDING, Claim
+from otprune.report.verdicts import ROUNDING, Claim, by_chance
 
 FILE = "dead_layers.json"
 COSTS = ("flops", "parameters")
@@ -29,7 +29,7 @@ class Candidate:
 
 
 def headline(records: Records) -> Claim:
-    """A network that costs no more and is as accurate; chance may explain a little less.
+    """A network that costs no more and is as accurate; chance may explain a little more, or a little less.
 
     >>> from pathlib import Path
     >>> headline(Records(Path("nowhere"))).verdict.value
@@ -46,9 +46,9 @@ def headline(records: Records) -> Claim:
         missing = "" if least is None else f"no network as small is recorded; the smallest: {least}"
         return Claim(name, text, {where: None} if found else {}, missing, "accuracy-vs-cost", (where,))
     best = max(small, key=lambda one: one.accuracy)
-    short = asked["accuracy"] - best.accuracy
-    judged = True if short <= 0 else None if short <= ALONE else False
-    beside = "" if judged else f": {-short:+.2f} points" + ("" if judged is False else ", which chance may explain")
+    over = best.accuracy - asked["accuracy"]
+    judged = leans([over])
+    beside = f": {over:+.2f} points{by_chance([over])}"
     return Claim(name, text, {where: judged}, f"{best}{beside}", "accuracy-vs-cost", (where,))
 
 

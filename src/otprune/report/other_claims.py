@@ -11,12 +11,13 @@ from otprune.experiments.iterate import Restart
 from otprune.experiments.reproduce.needed import baseline
 from otprune.experiments.reproduce.records import Record, Records
 from otprune.experiments.reproduce.rows import ista, row, sweep, sweeps_of_resnet20
-from otprune.report.chance import ALONE, FOUR, above
+from otprune.report.chance import ALONE, FOUR, UNKNOWN, above
 from otprune.report.edge import faster_with_little_loss, faster_without_loss
 from otprune.report.gamma_claims import groups_lie_apart
 from otprune.report.goals import goals_are_reached
 from otprune.report.headline import headline
 from otprune.report.margins import Place, margins, placed, side_by_side
+from otprune.report.one_training_claims import ONE_TRAINING_CLAIMS
 from otprune.report.points import MODEL_NAMES, VGG, Point, counted, finetuned, points, removed_branches, subject
 from otprune.report.same_lambda_claims import less_damage_over_seeds, slimming_needs_more_epochs_over_seeds
 from otprune.report.seed_claims import better_over_seeds, cheaper_over_seeds, slimming_breaks_over_seeds
@@ -98,7 +99,9 @@ def loses_less_than_reported(records: Records, way: str = "OT") -> Claim:
     lost = [theirs["baseline"] - accuracy for accuracy in theirs["accuracy"]]
     places = [(100 * share, points) for share, points in zip(theirs["removed_parameters"], lost, strict=True)]
     text = f"ResNet-20: {way} loses less accuracy than Ye et al. report."
-    return _compared_losses(f"{way} loses less accuracy than Ye et al. report", text, records, places, way, FOUR)
+    return _compared_losses(
+        f"{way} loses less accuracy than Ye et al. report", text, records, places, way, UNKNOWN * FOUR
+    )
 
 
 def loses_less_than_ista(records: Records, way: str = "OT") -> Claim:
@@ -110,7 +113,9 @@ def loses_less_than_ista(records: Records, way: str = "OT") -> Claim:
     """
     places = _losses(records, finetuned(records, ista()))
     text = f"{NEW}on ResNet-20, {way} loses less accuracy than our own run of ISTA."
-    return _compared_losses(f"{NEW}{way} loses less than our own run of ISTA", text, records, places, way, ALONE)
+    return _compared_losses(
+        f"{NEW}{way} loses less than our own run of ISTA", text, records, places, way, UNKNOWN * ALONE
+    )
 
 
 def holds_on_ilsvrc(records: Records) -> Claim:
@@ -134,6 +139,7 @@ OTHER_CLAIMS: tuple[Callable[[Records], Claim], ...] = (
     slimming_breaks_over_seeds,
     less_damage_over_seeds,
     slimming_needs_more_epochs_over_seeds,
+    *ONE_TRAINING_CLAIMS,
     rounds_are_stable,
     one_shot_beats_rounds,
     branches_go,

@@ -10,11 +10,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean, median
 
-from otprune.experiments import paper
 from otprune.report.chance import ALONE, CLOSE, ENOUGH, above, spread_of_one
 from otprune.report.costs import Pair, asked
 from otprune.report.margins import gaps, margins, placed
-from otprune.report.points import counted, subject
 from otprune.report.verdicts import HIGH_SPARSITY, Claim, averaged, by_chance, listed
 
 ROW = "accuracy-vs-cost"
@@ -29,16 +27,16 @@ class Margins:
 
 
 def above_slimming(pairs: Sequence[Pair]) -> Claim:
-    """Fine-tuned, at each of NS's networks past half of the FLOPs.
+    """Fine-tuned, at each of NS's networks past half of the FLOPs, or at its last one where it breaks before that.
 
     >>> above_slimming([]).verdict.value
     'not yet measured'
     """
     text = (
-        f"OT is more accurate than NS at NS's own λ at high sparsity: from {HIGH_SPARSITY:g} % of the FLOPs pruned on, "
-        "fine-tuned."
+        f"OT is more accurate than NS at NS's own λ at high sparsity, fine-tuned: from {HIGH_SPARSITY:g} % of the "
+        "FLOPs pruned on, or at NS's last network that is not broken, where that comes before."
     )
-    name = f"OT is above NS at NS's own λ, {HIGH_SPARSITY:g} % of the FLOPs gone"
+    name = "OT is more accurate than NS at NS's own λ, where much is gone"
     return _compared(name, text, pairs, _margins(pairs, "finetuned", HIGH_SPARSITY))
 
 
@@ -65,24 +63,6 @@ def above_slimming_by_parameters(pairs: Sequence[Pair]) -> Claim:
     )
     name = "OT is more accurate than NS with as many parameters pruned"
     return _compared(name, text, pairs, _margins(pairs, "finetuned", 0.0, "parameters"))
-
-
-def slimming_breaks(pairs: Sequence[Pair]) -> Claim:
-    """Up to the paper's limit no layer is emptied, and past it every network has such layers.
-
-    >>> slimming_breaks([]).verdict.value
-    'not yet measured'
-    """
-    limits = {subject(data, "vgg14"): 100 * share for data, share in paper.table("points")["slimming_limit"].items()}
-    there = {p.name: [(one.cost("flops").mean, one.emptied) for one in p.ns] for p in pairs}
-    found = {name: there[name] for name in limits if there.get(name)}
-    judged = {
-        name: all((emptied > 0) == (flops > limits[name]) for flops, emptied in those) for name, those in found.items()
-    }
-    evidence = [f"{name}: {_how_far(networks)}" for name, networks in found.items()]
-    stated = ", ".join(f"{limit:g} % of {name}" for name, limit in limits.items())
-    text = f"NS can prune no more FLOPs than {stated}: whole layers would go. At NS's own λ."
-    return Claim("past the paper's limits, NS empties whole layers", text, judged, listed(evidence), ROW, tuple(limits))
 
 
 def slimming_needs_more_epochs(pairs: Sequence[Pair]) -> Claim:
@@ -125,7 +105,6 @@ SLIMMING_CLAIMS: tuple[Callable[[Sequence[Pair]], Claim], ...] = (
     above_slimming,
     above_slimming_from_scratch,
     above_slimming_by_parameters,
-    slimming_breaks,
     slimming_needs_more_epochs,
     less_damage,
 )
@@ -171,9 +150,14 @@ def _with_broken(intact: list[str], found: Margins) -> str:
 
 
 def _margins(pairs: Sequence[Pair], stage: str, least: float, kind: str = "flops") -> dict[str, Margins]:
+    """From that share of a cost on, or from NS's last network that is not broken, where that comes before."""
+
     def of(p: Pair, broken: bool) -> list[float]:
-        theirs = [one for one in p.ns if bool(one.emptied) is broken]
-        return margins(placed(p.ot, stage, kind), placed(theirs, stage, kind), least)
+        theirs = {
+            flag: placed([one for one in p.ns if bool(one.emptied) is flag], stage, kind) for flag in (False, True)
+        }
+        last = max((share for share, _ in theirs[False]), default=least)
+        return margins(placed(p.ot, stage, kind), theirs[broken], min(least, last))
 
     found = {p.name: Margins(of(p, broken=False), of(p, broken=True)) for p in pairs}
     return {name: one for name, one in found.items() if one.intact or one.broken}
@@ -181,11 +165,3 @@ def _margins(pairs: Sequence[Pair], stage: str, least: float, kind: str = "flops
 
 def _intact(pairs: Sequence[Pair]) -> list[Pair]:
     return [replace(p, ns=[one for one in p.ns if not one.emptied]) for p in pairs]
-
-
-def _how_far(networks: Sequence[tuple[float, float]]) -> str:
-    whole = [flops for flops, emptied in networks if not emptied]
-    parts = [f"no layer is emptied up to {max(whole):.1f} %"] if whole else []
-    return ", ".join(
-        [*parts, *(f"{counted(int(emptied), 'layer')} at {flops:.1f} %" for flops, emptied in networks if emptied)]
-    )

@@ -20,6 +20,7 @@ from otprune.report.goals import goals
 from otprune.report.markdown import NONE, WHO, difference, markdown_table, percent
 from otprune.report.over_seeds import statistics
 from otprune.report.points import CLASSES, MODEL_NAMES, Point, finetuned, subject
+from otprune.report.slimming_limit import limits
 
 STAGES = {
     "sparse": "unpruned",
@@ -211,6 +212,7 @@ TABLES: dict[str, Table] = {
     "threshold-demo": shifts,
     "accuracy-vs-cost": sweeps,
     "statistics": statistics,
+    "one-training": limits,
     "resnet20": resnet20,
     "iterative": iterative,
     "edge-latency": edge,

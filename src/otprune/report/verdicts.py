@@ -113,6 +113,15 @@ def by_chance(values: Sequence[float], alone: float | None = None) -> str:
     return f", which chance may explain (±{margin:.2f})"
 
 
+def give_or_take(values: Sequence[float]) -> str:
+    """Words to add on how far chance may have moved the mean of some differences.
+
+    >>> give_or_take([0.1, 0.2, 0.3])
+    ', give or take 0.25'
+    """
+    return f", give or take {reach(values):.2f}"
+
+
 def listed(parts: Sequence[str]) -> str:
     """One after the other.
 

@@ -50,6 +50,7 @@ def rows() -> Mapping[str, Row]:
         Row("accuracy-vs-cost", "Figure: accuracy against pruned FLOPs and parameters", tuple(_sweeps(trained=True))),
         Row("without-training", "Figure: accuracy without any training", tuple(_sweeps(trained=False))),
         Row("statistics", "Table: statistics over 11 seeds", tuple(_statistics())),
+        Row("one-training", "New: OT and Network Slimming on one training", tuple(_of_one_training())),
         Row("resnet20", "Figure: ResNet-20 and the ISTA method of Ye et al. 2018", tuple(_resnet20())),
         Row("iterative", "Figure: iterative pruning", tuple(_iterative())),
         Row("edge-latency", "Figure: latency at the edge", remark=EDGE),
@@ -193,6 +194,14 @@ def _statistics() -> Iterator[Needed]:
     for data in ("cifar10", "cifar100"):
         yield from seeds(data, "ot")
         yield from seeds(data, "ns")
+
+
+def _of_one_training() -> Iterator[Needed]:
+    """Of VGG-14 the scaling factors at every λ; what is pruned of them need not be trained."""
+    model = paper.table("statistics")["model"]
+    for data in ("cifar10", "cifar100"):
+        for lam in paper.lambdas()[data, model]:
+            yield pruned(data, model, lam, finetuned=False, gammas=True)
 
 
 def _resnet20() -> Iterator[Needed]:

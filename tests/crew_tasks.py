@@ -101,14 +101,14 @@ def save_after_a_long_step(folder: Path, tell: Tell, taking: float = 0.0) -> Non
 
 
 class HeardInFolders(Heard):
-    """Leaves word of each task that begins."""
+    """Leaves word of each task that begins, and of what it is said to be at."""
 
     def __init__(self, top: Path) -> None:
         super().__init__()
         self.top = top
 
     def hear(self, news: News) -> None:
-        (self.top / news.run / "heard").touch()
+        (self.top / news.run / (news.stage if isinstance(news, Said) else "heard")).touch()
 
 
 def crew_of_two(top: Path, task: Callable[..., None], taking: float) -> None:

@@ -89,6 +89,7 @@ def test_ctrl_c_lets_all_save_themselves_once_and_says_how_to_go_on(tmp_path: Pa
     os.kill(process.pid or 0, signal.SIGINT)
     process.join()
     assert [(tmp_path / name / "saved").read_text() for name in ("a", "b")] == ["once", "once"]
+    assert all((tmp_path / name / crew.SAVING).exists() for name in ("a", "b"))
     told = (tmp_path / "told").read_text()
     assert told == f"stopped and saved in {tmp_path}: give the same command again to go on"
 
@@ -154,8 +155,9 @@ def test_what_does_not_stop_in_time_is_killed_and_named(tmp_path: Path, monkeypa
 
     class Impatient(Heard):
         def hear(self, news: object) -> None:
-            wait_for(tmp_path / "begun")
-            os.kill(os.getpid(), signal.SIGINT)
+            if isinstance(news, Began):
+                wait_for(tmp_path / "begun")
+                os.kill(os.getpid(), signal.SIGINT)
 
     with pytest.raises(KeyboardInterrupt, match="but for what was done since their last checkpoints by deaf: give"):
         work_off([Task("deaf", partial(crew_tasks.never_stop, tmp_path))], 1, Impatient(), tmp_path)

@@ -1,5 +1,6 @@
 """What a run's folder has lost, another file in it tells, or it is missed: nothing is taken for what it is not."""
 
+import json
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -11,6 +12,7 @@ from otprune.experiments import stages
 from otprune.experiments.experiment import Experiment
 from otprune.experiments.reproduce.running import run_missing
 from otprune.experiments.reproduce.workshop import Workshop
+from otprune.experiments.run_facts import measured
 from tests.command_line import run_here
 from tests.small_needs import BASELINE, PRUNED, PRUNED_ONCE, SHIFTED, SLIMMED
 from tests.small_runs import CPU, EXPERIMENT, pipeline, read
@@ -55,6 +57,14 @@ def test_without_its_results_a_run_has_those_of_its_record(run: Path, finished: 
     stages.run([pipeline(run)])
     for name in ("results.json", "record.json"):
         assert read(run / name) == read(finished / name)
+
+
+def test_a_configuration_without_a_setting_that_came_later_is_the_same(run: Path) -> None:
+    (run / "results.json").unlink()
+    configuration = read(run / "config.json")
+    del configuration["training"]["cutout"]
+    (run / "config.json").write_text(json.dumps(configuration))
+    assert measured(run) == read(run / "record.json")["results"]
 
 
 def test_a_report_shows_them_too(run: Path, tmp_path: Path) -> None:

@@ -121,6 +121,20 @@ def test_training_from_scratch_needs_no_more_than_a_record(done: Path) -> None:
         assert after["provenance"] == before["provenance"]
 
 
+def test_a_record_is_not_given_what_another_run_of_the_same_settings_measured(done: Path) -> None:
+    """It was made elsewhere; here the same command came to other weights."""
+    path = done / "results" / f"{PRUNED.place}.json"
+    record = json.loads(path.read_text())
+    kept = {key: value for key, value in record["results"].items() if "scratch" not in key}
+    elsewhere = {"results": {**kept, "accuracy_finetuned": 0.125}, "provenance": {**record["provenance"], "cpu": "x"}}
+    path.write_text(json.dumps({**record, **elsewhere}))
+    trainings, _ = made([PRUNED], done)
+    assert {stage for _, stage in trainings} == {"scratch"}
+    after = json.loads(path.read_text())
+    assert after["results"]["accuracy_finetuned"] == 0.125 and after["provenance"]["cpu"] == "x"
+    assert "accuracy_scratch" in after["results"] and (done / "runs" / f"{PRUNED.place}-from-record").exists()
+
+
 def test_a_record_that_does_not_tell_its_architecture_is_refused(done: Path) -> None:
     shutil.rmtree(done / "runs")
     path = done / "results" / f"{PRUNED.place}.json"
@@ -172,6 +186,17 @@ def test_ista_warms_up_once_and_prunes_zeros_inside_blocks_alone(tmp_path: Path)
         zeros = {name: gammas.count(0.0) for name, gammas in one["gammas"].items()}
         assert all(layer["negligible"] == zeros[layer["name"]] for layer in one["layers"])
     assert sum(zeros.values()) > 0
+
+
+def test_what_has_gone_on_from_a_warm_up_needs_it_no_more(tmp_path: Path) -> None:
+    made(BY_ISTA, tmp_path)
+    shutil.rmtree(tmp_path / "runs" / "digits" / "digits_net" / "ista-warm-up-seed0")
+    shutil.rmtree(tmp_path / "results")
+    for needed in BY_ISTA:
+        for path in (tmp_path / "runs" / needed.place).glob("*ed.safetensors"):
+            path.unlink()
+    trainings, said = made(BY_ISTA, tmp_path)
+    assert not trainings and len(said) == 2
 
 
 def test_the_ilsvrc_recipe_runs_on_made_images(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from otprune.experiments.reproduce.needed import Needed
 from otprune.experiments.reproduce.records import Records
 from otprune.experiments.reproduce.rows import Row
 from otprune.experiments.reproduce.running import run_missing
-from otprune.experiments.reproduce.side_by_side import run_missing_in
+from otprune.experiments.reproduce.side_by_side import fetch, run_missing_in
 from otprune.experiments.reproduce.workshop import Workshop
 from otprune.experiments.runs_table import RunsTable
 from otprune.training.failures import RunsFailed
@@ -138,6 +138,13 @@ def test_training_from_scratch_waits_for_no_weights(tmp_path: Path) -> None:
     made_records.write(tmp_path / "results", [replace(needed, scratch=False) for needed in asked])
     assert in_short(jobs(asked, workshop(tmp_path))) == [(one.place, [one.place], [], "") for one in asked]
     assert jobs(asked, workshop(tmp_path), scratch=False) == []
+
+
+def test_data_that_cannot_be_had_cost_the_others_nothing(tmp_path: Path) -> None:
+    nowhere = replace(BASELINE, experiment=replace(BASELINE.experiment, data=str(tmp_path / "nowhere")))
+    shop = workshop(tmp_path)
+    fetch([Job("a", [nowhere]), Job("b", [BASELINE])], shop)
+    assert list(shop.opened) == ["digits"]
 
 
 def test_trainings_by_ista_share_their_warm_up_in_one_process(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from otprune.training import stopping
 from otprune.training.checkpoint import checkpoints
 from otprune.training.loop import train, train_together
 from otprune.training.run import EpochRecord, Run
@@ -30,20 +31,22 @@ def test_ctrl_c_after_the_last_step_is_not_forgotten(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_waits_for_the_step_to_end_and_a_second_one_does_not(number: signal.Signals, tmp_path: Path) -> None:
+def test_a_signal_waits_for_the_step_to_end_and_a_second_one_does_not(
+    number: signal.Signals, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A second one at once is part of the first: who stops a process and its group sends it two."""
     before = signal.getsignal(number)
-    presses = 1
 
     def press(run: Run, epoch: EpochRecord) -> None:
-        for _ in range(presses):
+        for _ in range(2):
             signal.raise_signal(number)
 
     runs = [training_run(tmp_path / name, SHORT) for name in ("a", "b")]
     with pytest.raises(Interrupted, match=f"saved in {tmp_path / 'a'}, {tmp_path / 'b'}"):
         train_together(runs, lambda run, epoch: press(run, epoch) if run is runs[1] else None)
     for run in runs:
-        assert [path.name for path in checkpoints(run.folder or tmp_path)] == ["at-00001-0000001.safetensors"]
-    presses = 2
+        assert [path.name for path in checkpoints(run.folder or tmp_path)] == ["at-00001-0000000.safetensors"]
+    monkeypatch.setattr(stopping, "ECHO_SECONDS", 0.0)
     with pytest.raises(KeyboardInterrupt) as stopped:
         train(training_run(tmp_path / "a", SHORT), press)
     assert not isinstance(stopped.value, Interrupted)

@@ -1,5 +1,7 @@
 """A training whose numbers leave the numbers stops, and what was good is kept."""
 
+import gc
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -7,6 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from otprune.errors import TrainingError
+from otprune.experiments import stages
+from otprune.experiments.pipeline import open_pipelines
 from otprune.training.checkpoint import checkpoints
 from otprune.training.failures import RunsFailed
 from otprune.training.loop import train, train_together
@@ -17,6 +21,7 @@ from tests.processes import (
     net,
     training_run,
 )
+from tests.small_runs import CPU, EXPERIMENT
 
 
 class Fuse(nn.Module):
@@ -60,6 +65,17 @@ def test_weights_that_are_no_numbers_are_never_saved(folder: bool, tmp_path: Pat
     with pytest.raises(TrainingError, match="is not finite after step 63"):
         train(run, save_every=0)
     assert [path.name[:16] for path in checkpoints(tmp_path)] == ["at-00002-0000019", "at-00002-0000020"] * folder
+
+
+def test_an_error_that_is_kept_keeps_no_runs(tmp_path: Path) -> None:
+    """Each may have images and weights on a GPU, and the others are to have that."""
+    wild = replace(EXPERIMENT, training=replace(EXPERIMENT.training, rate=1e30))
+    asked = {tmp_path / "tame": EXPERIMENT, tmp_path / "wild": wild}
+    before = {id(one) for one in gc.get_objects() if type(one) is Run}
+    with pytest.raises(RunsFailed, match="loss is not a finite number") as failed:
+        stages.train(open_pipelines(asked, CPU))
+    gc.collect()
+    assert failed.value and not [one for one in gc.get_objects() if type(one) is Run and id(one) not in before]
 
 
 @pytest.mark.parametrize("save_every", [0, 3600])

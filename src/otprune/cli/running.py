@@ -53,7 +53,8 @@ def errors_in_one_line(given: Flat | None = None) -> Iterator[None]:
         _tell("\n".join([in_flags(str(problem), given or {}), *getattr(problem, "__notes__", ())]))
         raise typer.Exit(1) from problem
     except OSError as problem:
-        _tell(f"{of_the_system(problem)}. What was finished is kept: mend this, then give the same command again.")
+        told = f"{of_the_system(problem)}. What was finished is kept: mend this, then give the same command again."
+        _tell("\n".join([told, *getattr(problem, "__notes__", ())]))
         raise typer.Exit(1) from problem
     except KeyboardInterrupt as stopped:
         _tell(str(stopped) or "stopped: give the same command again to go on")

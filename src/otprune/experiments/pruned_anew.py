@@ -64,6 +64,19 @@ def without(results: Mapping[str, Any], stage: str) -> dict[str, Any]:
     return kept
 
 
+def only(results: Mapping[str, Any], stage: str) -> dict[str, Any]:
+    """What a later stage measured, and nothing else.
+
+    >>> found = {"accuracy_pruned": 0.9, "accuracy_scratch": 0.9, "seconds": {"prune": 1, "scratch": 9}}
+    >>> only(found, "scratch")
+    {'accuracy_scratch': 0.9, 'seconds': {'scratch': 9}}
+    """
+    found = {name: results[name] for name in _measured(results, stage)}
+    for name in set(_BY_STAGE) & results.keys():
+        found[name] = {key: value for key, value in results[name].items() if key.startswith(stage)}
+    return found
+
+
 def _measured(results: Mapping[str, Any], stage: str) -> list[str]:
     """The names of what a stage measured."""
     begin = tuple(f"accuracy_{where}{_ACCURACIES[stage]}" for where in ("", "held_out_"))

@@ -74,9 +74,7 @@ def as_far_as_known(folder: Path) -> dict[str, Any]:
     if path.exists():
         return dict(well_formed(Results, read_json(path), path))
     recorded = _recorded(folder)
-    if recorded is None or recorded["experiment"] != (found_in(folder / CONFIGURATION) or recorded["experiment"]):
-        return {}
-    return dict(recorded["results"])
+    return dict(recorded["results"]) if recorded and _is_of_these_settings(recorded, folder) else {}
 
 
 def damage(folder: Path) -> TrainingError | None:
@@ -101,6 +99,18 @@ def _recorded(folder: Path) -> dict[str, Any] | None:
     there, results = [name for name in _MEASURED if (folder / name).exists()], record["results"]
     told = all(_MEASURED[name] in results for name in there)
     return record if there and told and _is_of_the_plan(folder, results) else None
+
+
+def _is_of_these_settings(recorded: Mapping[str, Any], folder: Path) -> bool:
+    """As they are read: what a version before did not write is as it is by default."""
+    theirs = found_in(folder / CONFIGURATION)
+    if theirs is None:
+        return True
+    told = Experiment.from_dict(recorded["experiment"], str(folder / RECORD))
+    try:
+        return Experiment.from_dict(theirs, str(folder / CONFIGURATION)) == told
+    except TrainingError:
+        return False
 
 
 def _is_of_the_plan(folder: Path, results: Mapping[str, Any]) -> bool:

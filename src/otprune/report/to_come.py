@@ -2,12 +2,12 @@
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TypedDict
 
 from otprune.experiments.experiment import scratch_epochs
 from otprune.experiments.iterate import ROUNDS, Restart
-from otprune.experiments.reproduce.needed import Kind, Needed
+from otprune.experiments.reproduce.needed import Kind, Needed, once_each
 from otprune.experiments.reproduce.records import SCRATCH_LACKS, Records
 from otprune.experiments.reproduce.rows import rows
 from otprune.experiments.reproduce.trainings import warm_up, warmed_up_at
@@ -64,12 +64,7 @@ def to_come(records: Records) -> str:
 
 def _lacking(records: Records) -> Iterable[Needed]:
     """What is missing, once for each record, with all that any table or figure needs of it."""
-    found: dict[str, Needed] = {}
-    for needed in records.lacking(needed for row in rows().values() for needed in row.needs):
-        known = found.get(needed.place, needed)
-        both = replace(needed, finetuned=needed.finetuned or known.finetuned, scratch=needed.scratch or known.scratch)
-        found[needed.place] = both
-    return found.values()
+    return once_each(records.lacking(needed for row in rows().values() for needed in row.needs))
 
 
 def _missing(data: str, model: str, lacking: Iterable[Needed], records: Records) -> Missing:

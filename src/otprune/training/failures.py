@@ -3,6 +3,8 @@
 from collections.abc import Callable, Sequence
 from typing import Any, Generic, TypeVar
 
+import torch
+
 from otprune.errors import OtpruneError
 from otprune.training import distributed
 
@@ -78,6 +80,8 @@ class SetAside(Generic[Member]):
 
     def _set_aside(self, errors: Sequence[tuple[Member, OtpruneError]]) -> None:
         self.errors += errors
+        for _, error in errors:
+            _let_go_of_frames(error)
         if distributed.current() is not None:
             self.end()  # it may have gone wrong in this process alone, and the others would wait for it
 
@@ -85,6 +89,13 @@ class SetAside(Generic[Member]):
         """Raise what has gone wrong: for a single member its error itself."""
         if self.errors:
             raise self.errors[0][1] if len(self._members) == 1 else RunsFailed(self.errors)
+
+
+def _let_go_of_frames(error: BaseException | None) -> None:
+    """An error that is kept to be told at the end would keep what was going on then: runs, and memory of a GPU."""
+    while error is not None:
+        error.__traceback__ = None
+        error = error.__cause__ or error.__context__
 
 
 def of_the_system(problem: OSError) -> str:
@@ -96,6 +107,27 @@ def of_the_system(problem: OSError) -> str:
     if problem.filename is None or problem.strerror is None:
         return str(problem)
     return f"{problem.filename}: {problem.strerror[:1].lower()}{problem.strerror[1:]}"
+
+
+def in_one_line(error: Exception, short_of_memory: str) -> str:
+    """What went wrong; an error that is not otprune's own says little without its class, and one of a GPU no way out.
+
+    >>> in_one_line(OtpruneError("it diverged"), ""), in_one_line(RuntimeError("cuDNN\\nat line 5"), "")
+    ('it diverged', 'RuntimeError: cuDNN')
+    """
+    if isinstance(error, OtpruneError):
+        return str(error)
+    text = f"{type(error).__name__}: {first_line(error)}"
+    return f"{text} {short_of_memory}" if isinstance(error, torch.OutOfMemoryError) else text
+
+
+def first_line(error: Exception) -> str:
+    """What an error says, without what others add to it; its class where it says nothing.
+
+    >>> first_line(RuntimeError("no node\\nat all")), first_line(KeyError())
+    ('no node', 'KeyError')
+    """
+    return str(error).strip().partition("\n")[0] or type(error).__name__
 
 
 def _without(errors: Sequence[tuple[Any, OtpruneError]], members: Sequence[Member]) -> list[Member]:

@@ -71,12 +71,16 @@ def train_together(
         if run.done:
             run.save()
 
+    def advance(run: Run) -> None:
+        if not (stop.requested and distributed.current() is None):  # the first step of each may compile for minutes
+            run.advance()
+
     with stop_requests() as stop, holding(_folders_of_their_own(runs)):
         saving, telling, asking = _Interval(save_every), _Interval(TELL_EVERY_SECONDS), Asking()
         while waiting := [run for run in aside.others() if not run.done]:
             aside.each(Run.begin_epoch, waiting)
             while unfinished := [run for run in aside.others(waiting) if not run.epoch_done]:
-                aside.each(Run.advance, unfinished)
+                aside.each(advance, unfinished)
                 if moved is not None and telling.over():
                     aside.each(moved, unfinished)
                     telling.begin()

@@ -1,13 +1,16 @@
 """Ctrl-C between two steps, never inside one, and how to go on after it."""
 
+import math
 import signal
 import threading
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 
+ECHO_SECONDS = 0.5  # within which a second request is part of the first
 SAVING_SECONDS = 120.0  # what runs in other processes have to save themselves after Ctrl-C
 
 
@@ -20,6 +23,21 @@ class StopRequests:
     """Whether the user asked to stop."""
 
     requested: bool = False
+    at: float = -math.inf
+
+    def note(self) -> bool:
+        """Note a request. Whether there was one before, which this one is no echo of.
+
+        Who stops a process and its group, as timeout does, sends it two at once.
+
+        >>> stop = StopRequests()
+        >>> stop.note(), stop.note(), stop.requested
+        (False, False, True)
+        """
+        again = self.requested and time.monotonic() - self.at > ECHO_SECONDS
+        if not self.requested:
+            self.requested, self.at = True, time.monotonic()
+        return again
 
 
 _only: StopRequests | None = None  # of this process, where one request is all that it heeds
@@ -56,9 +74,8 @@ def stop_requests() -> Iterator[StopRequests]:
     stop = _only or StopRequests()
 
     def note(number: int, frame: FrameType | None) -> None:
-        if stop.requested and stop is not _only:
+        if stop.note() and stop is not _only:
             raise KeyboardInterrupt
-        stop.requested = True
 
     if threading.current_thread() is not threading.main_thread():
         yield stop

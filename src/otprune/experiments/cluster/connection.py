@@ -9,6 +9,7 @@ from importlib import import_module
 from typing import Any
 
 from otprune.errors import TrainingError
+from otprune.training.failures import first_line
 
 CLIENT = "ray://"
 ANSWERING_SECONDS = 10.0
@@ -85,12 +86,3 @@ def _require_grpc(connection: socket.socket) -> None:
         answer += more
     if len(answer) < len(NO_SETTINGS) or answer[KIND] != NO_SETTINGS[KIND]:
         raise ConnectionError("something else than Ray answers")
-
-
-def first_line(error: Exception) -> str:
-    """What an error says, without what Ray adds to it; its class where it says nothing.
-
-    >>> first_line(RuntimeError("no node\\nat all")), first_line(KeyError())
-    ('no node', 'KeyError')
-    """
-    return str(error).strip().partition("\n")[0] or type(error).__name__

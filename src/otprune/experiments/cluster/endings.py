@@ -1,25 +1,18 @@
 """How runs on a cluster ended, in words for who asked for them."""
 
-import torch
-
-from otprune.errors import OtpruneError
-from otprune.experiments.cluster.connection import first_line
 from otprune.experiments.cluster.store import BeingStopped, Elsewhere
 from otprune.experiments.cluster.work import Stopped
+from otprune.training.failures import in_one_line
 
 
 def told(error: Exception) -> str:
     """What went wrong, in one line; an error that is not otprune's own says little without its class.
 
+    >>> from otprune.errors import OtpruneError
     >>> told(OtpruneError("it diverged")), told(RuntimeError("cuDNN\\nat line 5"))
     ('it diverged', 'RuntimeError: cuDNN')
     """
-    if isinstance(error, OtpruneError):
-        return str(error)
-    text = f"{type(error).__name__}: {first_line(error)}"
-    if isinstance(error, torch.OutOfMemoryError):
-        return f"{text} Give each run more of a GPU, with a larger --gpus-per-run, then give the same command again."
-    return text
+    return in_one_line(error, "Give each run more of a GPU, with a larger --gpus-per-run, then the same command again.")
 
 
 def why_unsaved(error: Exception) -> str | None:

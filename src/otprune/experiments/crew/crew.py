@@ -13,12 +13,13 @@ from typing import Any
 
 from otprune.errors import TrainingError
 from otprune.experiments.crew.member import Ended, Freed, Tell, Word, begin, unreached_by_ctrl_c
-from otprune.experiments.news import Began, Listener, Nobody
+from otprune.experiments.news import Began, Listener, Nobody, Said
 from otprune.training.failures import SetAside
 from otprune.training.stopping import SAVING_SECONDS, Interrupted, StopRequests, how_to_go_on, stop_requests
 
 HERE = "this machine"
 LOOK_EVERY_SECONDS = 0.5
+SAVING = "saving"  # what a task is at then
 KILLED = -9  # the exit code of a process that was, with no chance to say why
 ENDING_SECONDS = 10.0  # what a process has to be gone in after its last word
 STOPPED_BY_OTHERS = "was stopped, though not from here: give the same command again to go on"
@@ -141,6 +142,8 @@ class _Crew:
     def _let_all_save(self) -> dict[str, str]:
         """A second Ctrl-C does not wait for them. Returns those that could not, and why."""
         unsaved, until = {member.task.name: "" for member in self._members}, time.monotonic() + SAVING_SECONDS
+        for name in unsaved:
+            self._listener.hear(Said(name, SAVING, [f"{name}: asked to save; Ctrl-C again does not wait for it"]))
         for member in self._members:
             with suppress(OSError):  # its process is no more
                 member.words.send(None)

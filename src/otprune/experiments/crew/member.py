@@ -11,11 +11,14 @@ from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection
 from typing import Any
 
+import torch
+
 from otprune.errors import OtpruneError
 from otprune.experiments.news import News
-from otprune.training.failures import of_the_system
+from otprune.training.failures import in_one_line, of_the_system
 from otprune.training.stopping import Interrupted, StopRequests, heed_one_request
 
+SHORT_OF_MEMORY = "Give the same command again with fewer --processes, or with fewer --together."
 BROKEN_OFF = "it was not training when it was stopped"
 
 
@@ -101,13 +104,12 @@ def _ended(do: Callable[[], object], stop: StopRequests) -> Ended:
         return Ended(stopped=True)
     except KeyboardInterrupt:
         return Ended(BROKEN_OFF, stopped=True)
-    except OtpruneError as error:
-        return Ended(str(error))
     except OSError as error:
         return Ended(of_the_system(error))
     except Exception as error:
-        traceback.print_exc()
-        return Ended(f"{type(error).__name__}: {str(error).partition(chr(10))[0]}")
+        if not isinstance(error, OtpruneError | torch.OutOfMemoryError):
+            traceback.print_exc()
+        return Ended(in_one_line(error, SHORT_OF_MEMORY))
     return Ended()
 
 

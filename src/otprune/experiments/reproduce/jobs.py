@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from otprune.experiments.reproduce.needed import Kind, Needed
+from otprune.experiments.reproduce.needed import Kind, Needed, once_each
 from otprune.experiments.reproduce.records import SCRATCH_LACKS, Records
 from otprune.experiments.reproduce.running import of_a_free_seed
 from otprune.experiments.reproduce.trainings import goes_on_by_itself, warmed_up_at
@@ -37,7 +37,7 @@ def jobs(needs: Iterable[Needed], workshop: Workshop, scratch: bool = True) -> l
     records = Records(workshop.results)
     missing = [of_a_free_seed(needed, records) for needed in records.lacking(needs, scratch)]
     groups: dict[str, list[Needed]] = {}
-    for needed in {needed.place: needed for needed in missing}.values():
+    for needed in once_each(missing):
         groups.setdefault(_trained_first_at(needed), []).append(needed)
     return [job for place, group in groups.items() for job in _of_one_training(place, group, records, workshop)]
 

@@ -1,6 +1,7 @@
 """A record that a table or a figure needs: an experiment, what is done in it, and where its record lies."""
 
 import functools
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from enum import StrEnum
@@ -75,6 +76,21 @@ class Needed:
         if self.kind in (Kind.SHIFTED, Kind.ISTA):
             return f"{self.kind}-"
         return "" if self.restart is None else f"rounds-{rule}-{self.restart}-"
+
+
+def once_each(needs: Iterable[Needed]) -> list[Needed]:
+    """Every record once, with all that is needed of it.
+
+    >>> asked = [pruned("cifar10", "vgg14", 1e-4, scratch=True), pruned("cifar10", "vgg14", 1e-4)]
+    >>> [(needed.finetuned, needed.scratch) for needed in once_each(asked)]
+    [(True, True)]
+    """
+    found: dict[str, Needed] = {}
+    for needed in needs:
+        known = found.get(needed.place, needed)
+        finetuned, scratch = needed.finetuned or known.finetuned, needed.scratch or known.scratch
+        found[needed.place] = replace(needed, finetuned=finetuned, scratch=scratch)
+    return list(found.values())
 
 
 def place(experiment: Experiment, prefix: str = "") -> str:

@@ -9,11 +9,12 @@ from typing import Any, TypeVar
 import otprune as ot
 from otprune.experiments import stages
 from otprune.experiments.attribution import SCRATCH, noted
-from otprune.experiments.contents import Results, well_formed
+from otprune.experiments.contents import ACCURACY, Results, well_formed
 from otprune.experiments.folder import PRUNED, RESULTS, SPARSE, read_json
 from otprune.experiments.iterate import ROUNDS, Restart, Rounds, iterate_together
 from otprune.experiments.pipeline import Pipeline
-from otprune.experiments.reproduce.needed import Kind, Needed
+from otprune.experiments.pruned_anew import only
+from otprune.experiments.reproduce.needed import Kind, Needed, once_each
 from otprune.experiments.reproduce.records import SCRATCH_LACKS, Record, Records
 from otprune.experiments.reproduce.restored import restore
 from otprune.experiments.reproduce.trainings import (
@@ -24,6 +25,7 @@ from otprune.experiments.reproduce.trainings import (
     with_weights,
 )
 from otprune.experiments.reproduce.workshop import Workshop
+from otprune.experiments.run_facts import as_far_as_known
 from otprune.experiments.thresholds import FOLDER as CHECKS
 from otprune.experiments.thresholds import verify_thresholds
 from otprune.provenance import provenance
@@ -43,7 +45,7 @@ def run_missing(needs: Sequence[Needed], workshop: Workshop, scratch: bool = Tru
     aside, records = Failures(needs), Records(workshop.results)
     missing = [of_a_free_seed(needed, records) for needed in records.lacking(needs, scratch=False)]
     groups: dict[str, list[Needed]] = {}
-    for needed in {needed.place: needed for needed in missing if needed.kind is not Kind.ISTA}.values():
+    for needed in once_each(needed for needed in missing if needed.kind is not Kind.ISTA):
         groups.setdefault(needed.trained_at, []).append(needed)
     for chunk in _chunks(list(groups.values()), workshop.together):
         _run(chunk, workshop, aside)
@@ -169,19 +171,33 @@ def _train_from_scratch_together(lacking: Mapping[Needed, Record], workshop: Wor
 
 
 def _pruned(needed: Needed, record: Record, workshop: Workshop) -> Pipeline:
-    """The run with its pruned model, or, where only its record is left, with a network of the same architecture."""
-    if (workshop.runs / needed.place / PRUNED).exists():
+    """The run of the record with its pruned model, or, where that is not here, a network of the same architecture.
+
+    In the folder of the run there may be another one, of the same settings.
+    """
+    folder = workshop.runs / needed.place
+    if (folder / PRUNED).exists() and _is_of(record, as_far_as_known(folder)):
         return workshop.pipeline(needed.place, needed.experiment)
     pipeline = workshop.pipeline(f"{needed.place}-from-record", needed.experiment)
     restore(pipeline, record)
     return pipeline
 
 
+def _is_of(record: Record, results: Mapping[str, Any]) -> bool:
+    """Whether these are results of the very run that was recorded: of what both tell, all is the same."""
+    told = {name for name in results.keys() & record.results.keys() if name == "layers" or name.startswith(ACCURACY)}
+    return "layers" in told and all(results[name] == record.results[name] for name in told)
+
+
 def _with_scratch(record: Record, pipeline: Pipeline) -> dict[str, Any]:
     """The record as it was, and what was measured since, with the versions and hardware of that; the run's has all."""
     stages.record(pipeline)
     ran_on = noted(pipeline.folder).get("scratch", [provenance(pipeline.device)])
-    return {**record.content, "results": pipeline.results, SCRATCH: ran_on[-1]}
+    results = {**record.results, **(since := only(pipeline.results, "scratch"))}
+    for name in since.keys() & record.results.keys():
+        if isinstance(since[name], dict):
+            results[name] = {**record.results[name], **since[name]}
+    return {**record.content, "results": results, SCRATCH: ran_on[-1]}
 
 
 def _chunks(items: Sequence[T], size: int) -> Iterator[Sequence[T]]:

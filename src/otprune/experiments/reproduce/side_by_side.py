@@ -1,13 +1,15 @@
 """Make the records that are missing in several processes: where one waits for a compiler, the others use the GPU."""
 
-import sys
+import os
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
 import torch
 
+from otprune.errors import OtpruneError
 from otprune.experiments.board import board
 from otprune.experiments.crew.crew import Task, work_off
 from otprune.experiments.crew.member import Freed, Tell
@@ -44,10 +46,13 @@ class Bench:
 def fetch(asked: Sequence[Job], workshop: Workshop) -> None:
     """Open the data of all jobs for once, so that what has to be downloaded is, before several want it.
 
+    What cannot be had is told by the jobs that want it, and costs the others nothing.
+
     >>> fetch([], Workshop(Path("runs"), Path("results"), torch.device("cpu")))
     """
     for data in {needed.experiment.data for job in asked for needed in [*job.needs, *job.sharing]}:
-        workshop.data(data)
+        with suppress(OtpruneError):
+            workshop.data(data)
 
 
 def run_missing_in(processes: int, asked: Sequence[Job], workshop: Workshop, scratch: bool, listener: Listener) -> None:
@@ -64,9 +69,11 @@ def run_missing_in(processes: int, asked: Sequence[Job], workshop: Workshop, scr
 def perform(job: Job, bench: Bench, tell: Tell) -> None:
     """Do a job in this process, and tell of it.
 
-    >>> perform(Job("a"), Bench(Path("runs"), Path("results"), torch.device("cpu"), 4, True, threads=1), tell=print)
+    >>> threads = torch.get_num_threads()
+    >>> perform(Job("a"), Bench(Path("runs"), Path("results"), torch.device("cpu"), 4, True, threads), tell=print)
     """
     torch.set_num_threads(bench.threads)
+    os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", str(bench.threads))  # else as many as there are cores
 
     def tell_of_it(news: News) -> None:
         tell(replace(news, run=job.name))
@@ -77,7 +84,10 @@ def perform(job: Job, bench: Bench, tell: Tell) -> None:
     def called(pipeline: Pipeline) -> str:
         return pipeline.folder.relative_to(bench.runs).as_posix()
 
-    with board(partial(print, file=sys.stderr)) as events:
+    def unheard(_: str) -> None:
+        """That nothing can be written for TensorBoard is no news of a job, and every job would say so."""
+
+    with board(unheard) as events:
         report = Several(events, Telling(tell_of_it, called), Watching(bench.runs, printed()))
         workshop = Workshop(bench.runs, bench.results, bench.device, report, bench.together, say=say)
         aside: Failures = SetAside([*job.sharing, *job.needs])

@@ -70,22 +70,19 @@ def trained_together(groups: Sequence[Sequence[Needed]], workshop: Workshop, asi
 
 
 def trained_by_ista(needs: Sequence[Needed], workshop: Workshop, aside: Failures) -> dict[str, Pipeline]:
-    """The same by ISTA, one warm-up for all.
+    """The same by ISTA, one warm-up for all that have not gone on from it yet.
 
     >>> import torch
     >>> from pathlib import Path
     >>> trained_by_ista([], Workshop(Path("runs"), Path("results"), torch.device("cpu")), Failures([]))
     {}
     """
-    if not needs:
-        return {}
-    asked, train = needs[0], partial(stages.train, report=workshop.report, begin=_ista_run)
-    opened = _opened([asked], lambda _: workshop.pipeline(warmed_up_at(asked), warm_up(asked.experiment)), aside)
-    warm = _that_do_well(opened, train, aside).get(asked.trained_at)
-    if warm is None:
-        return {}
-    start = warm.folder / SPARSE
-    opened = _opened(needs, lambda one: workshop.pipeline(one.place, one.experiment, start), aside)
+    train = partial(stages.train, report=workshop.report, begin=_ista_run)
+    waiting = [one for one in needs if not (workshop.runs / one.place / SPARSE).exists()]
+    warm = _that_do_well(_opened(waiting[:1], lambda one: _warming_up(one, workshop), aside), train, aside)
+    start = next((pipeline.folder / SPARSE for pipeline in warm.values()), None)
+    able = [one for one in needs if start or one not in waiting]
+    opened = _opened(able, lambda one: workshop.pipeline(one.place, one.experiment, start), aside)
     return _that_do_well(opened, partial(train, together=workshop.together), aside)
 
 
@@ -130,6 +127,10 @@ def _training(needed: Needed, workshop: Workshop) -> Pipeline:
     alone = needed.recipe or needed.kind is Kind.ISTA
     experiment = needed.experiment if alone else replace(needed.experiment, pruning=Pruning())
     return workshop.pipeline(needed.trained_at, experiment)
+
+
+def _warming_up(needed: Needed, workshop: Workshop) -> Pipeline:
+    return workshop.pipeline(warmed_up_at(needed), warm_up(needed.experiment))
 
 
 def _ista_run(pipeline: Pipeline) -> Run:

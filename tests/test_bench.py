@@ -195,14 +195,17 @@ def test_names_of_folders_are_no_markup(run: Path, tmp_path: Path) -> None:
 
 def test_a_file_that_cannot_be_written_is_refused_before_anything_is_timed(run: Path, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
+    (tmp_path / "mine.py").touch()
     for target, why in (
+        (tmp_path / "mine.py", "is there, and no .json that could be written anew: name another file"),
+        (run / "config.json", "is a file of a run, which would be lost: name another file"),
         (tmp_path, "is a folder: name the file to write"),
         (tmp_path / "file" / "x.json", f"cannot be written, since {tmp_path / 'file'} is no folder: name another file"),
         (tmp_path / ("x" * 250), "cannot be written (File name too long): nothing was done yet"),
     ):
         done = bench(run, "--iters", 10**9, "--json", target)  # which would take weeks
         assert done.code == 1 and done.err.startswith(f"{target}: {why}") and len(done.err.splitlines()) == 1, done.err
-    assert {path.name for path in tmp_path.iterdir()} == {"file"}
+    assert {path.name for path in tmp_path.iterdir()} == {"file", "mine.py"}
 
 
 def test_a_folder_that_is_missing_is_made_for_the_measurement(run: Path, tmp_path: Path) -> None:

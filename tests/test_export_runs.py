@@ -57,6 +57,14 @@ def run(finished: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(finished, tmp_path / "run", ignore=shutil.ignore_patterns("export*")))
 
 
+@pytest.mark.parametrize("name", ["sparse.safetensors", "pruned.safetensors"])
+def test_what_the_run_needs_is_not_written_over(name: str, run: Path) -> None:
+    before = (run / name).read_bytes()
+    done = export(run, "--to", "safetensors", "--out", run / "." / name)
+    assert done.code == 1 and done.err.endswith(f"{name}: is a file of a run, which would be lost: name another file\n")
+    assert (run / name).read_bytes() == before
+
+
 @pytest.mark.parametrize("to", FILES)
 def test_the_last_model_is_exported_and_measured_in_its_runtime(to: str, finished: Path) -> None:
     done = export(finished, "--to", to)

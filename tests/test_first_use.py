@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -241,3 +242,22 @@ def test_a_ratio_that_ends_among_exact_zeros_says_which_takes_them() -> None:
     (line,), kept = told(0.3)
     assert kept == 8 and line.startswith("62.5 % of the scaling factors are exactly zero, more than the ratio 0.3")
     assert line.endswith("--ratio 0.625 takes them") and told(0.625) == ([], 3)
+
+
+class Spectrum(nn.Module):
+    """Has an operator that no channel is followed through."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.fft.fft(x).abs()
+
+
+def test_what_holds_negligible_channels_is_told_after_pruning() -> None:
+    net = nn.Sequential(nn.Conv2d(1, 4, 1), nn.BatchNorm2d(4), nn.Conv2d(4, 4, 1), nn.BatchNorm2d(4), Spectrum())
+    gammas = {"1": [1.0, 1.0, 1e-7, 1e-7], "3": [1.0, 1e-7, 1e-7, 1e-7]}
+    for name, gamma in gammas.items():
+        net.get_submodule(name).get_parameter("weight").data.copy_(torch.tensor(gamma))
+    plan = ot.plan(net, torch.zeros(1, 1, 8, 8), ot.OptimalThreshold())
+    (told,) = remarks(Experiment("net.py:build", "digits"), plan, 0.5, gammas)
+    assert re.fullmatch(
+        r"3 negligible channels stay\. What holds channels here: aten\._fft_r2c.* has no rule \(.*\)", told
+    )

@@ -203,6 +203,13 @@ def test_names_that_are_no_text_at_all_do_no_harm(tmp_path: Path) -> None:
     page(content(subjects([place]))).encode()
 
 
+def test_the_page_is_written_over_no_file_of_another_kind(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text("work = 1")
+    done = CliRunner().invoke(app, ["report", str(VGG), "--out", str(tmp_path / "mine.py")])
+    assert done.exit_code == 1 and "mine.py: is there, and no .html that could be written anew" in done.stderr
+    assert (tmp_path / "mine.py").read_text() == "work = 1"
+
+
 def test_the_command_writes_the_page_and_the_figures(tmp_path: Path) -> None:
     out, figures = tmp_path / "deep/report.html", tmp_path / "figures"
     place = record(tmp_path, "a run", "tests.html_reports:small", **COSTS)

@@ -43,6 +43,29 @@ def broken():
 """
 
 
+UNFIT = """
+import torch
+from torch import nn
+
+class Failing(nn.Module):
+    def forward(self, x):
+        return undefined
+
+class Spectrum(nn.Module):
+    def forward(self, x):
+        return torch.fft.fft(x).abs()
+
+def net(last):
+    norm = [nn.Conv2d(1, 8, 3), nn.BatchNorm2d(8), nn.ReLU()]
+    return nn.Sequential(*norm, Spectrum(), last, nn.Linear(288, 10))
+
+def frozen(model):
+    model[1].weight.requires_grad_(False)
+    return model
+
+"""
+
+
 @pytest.fixture
 def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder with a file of models and one that it imports; the current folder."""
@@ -143,13 +166,14 @@ def test_a_module_that_fails_is_refused_with_its_line(wanted: str, text: str, me
     ("body", "told"),
     [
         ("nn.Sequential(nn.Flatten(), nn.Linear(64, num_classes))", "has no batch norm with scaling factors"),
-        ("Failing()", r"1×8×8: .*name 'undefined' is not defined.*own\.py:\d+"),
+        ("Failing()", r"1×8×8: .*name 'undefined' is not defined \(own\.py:\d+\)\. Choose a model for such images"),
+        ("net(nn.Flatten())", r"none of its 8 batch-norm channels can go.*: aten\._fft_r2c.*no rule \(own\.py:\d+\)"),
+        ("frozen(net(nn.Flatten()))", r"no scaling factor of its 1 batch norms is trained.*requires_grad_\(True\)"),
     ],
-    ids=["no batch norm", "a mistake in forward"],
+    ids=["no batch norm", "a mistake in forward", "nothing can go", "nothing is penalized"],
 )
 def test_what_cannot_be_trained_or_pruned_is_told_before_the_training(body: str, told: str, tmp_path: Path) -> None:
-    failing = "class Failing(nn.Module):\n    def forward(self, x):\n        return undefined\n"
-    (tmp_path / "own.py").write_text(f"from torch import nn\n{failing}def build(num_classes):\n    return {body}\n")
+    (tmp_path / "own.py").write_text(f"{UNFIT}def build(num_classes):\n    return {body}\n")
     done = otprune("train", model=f"{tmp_path / 'own.py'}:build", out=tmp_path / "run")
     assert done.code == 1 and re.search(told, done.err), done.err
     assert done.err.count("\n") == 1 and not (tmp_path / "run").exists()

@@ -28,6 +28,14 @@ def reproduce(*arguments: object) -> Any:
     return CliRunner().invoke(app, ["reproduce", *map(str, arguments)])
 
 
+def test_a_folder_of_records_that_is_not_there_is_not_taken_for_an_empty_one(tmp_path: Path) -> None:
+    done = reproduce("--results", tmp_path / "nowhere")
+    assert done.exit_code == 1
+    assert (
+        done.stderr == f"there is no folder {tmp_path / 'nowhere'} to list: name that of the records with --results\n"
+    )
+
+
 def test_without_a_name_everything_is_listed_with_what_is_there(tmp_path: Path) -> None:
     made_records.write(tmp_path, [replace(needed, scratch=False) for needed in sweep("cifar10", "vgg14")])
     done = reproduce("--results", tmp_path)

@@ -170,7 +170,10 @@ def test_a_stage_without_the_one_before_says_what_to_do(trained: Path, tmp_path:
     nowhere = tmp_path / "nowhere"
     for verb in ("prune", "finetune", "scratch"):
         done = run_here(verb, out=nowhere)
-        assert (done.code, done.err) == (1, f"{nowhere} holds no run: begin one with otprune train --out {nowhere}\n")
+        begin = f"begin one with otprune train --model NAME --data NAME --out {nowhere}\n"
+        assert (done.code, done.err) == (1, f"{nowhere} holds no run: {begin}")
+        file = run_here(verb, out=trained / "sparse.safetensors")
+        assert file.code == 1 and f"is a file: name the folder of a run, as {trained} is if it" in file.err
     assert not nowhere.exists()
 
 

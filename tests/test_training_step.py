@@ -54,6 +54,19 @@ def test_equals_a_plain_loop_with_sgd_and_a_penalty(
     assert (without.tensors["1.weight"] - found.tensors["1.weight"]).abs().max() > 1e-3  # so the penalty was there
 
 
+@pytest.mark.parametrize("device", ["cpu", GPU])
+def test_what_has_no_part_in_the_loss_stays_as_it_is(device: str) -> None:
+    """As with torch's own optimizers, whose weight decay does not move it either."""
+    model = vgg().to(device)
+    model[0].register_module("idle", nn.Linear(3, 3).to(device))
+    before = {name: tensor.clone() for name, tensor in model[0].get_submodule("idle").state_dict().items()}
+    expected = plain(copy.deepcopy(model), L1, Optimization())
+    found = stepped(model, L1, Optimization())
+    assert all(torch.equal(found.tensors[f"0.idle.{name}"], tensor) for name, tensor in before.items())
+    if device == "cpu":
+        assert_close(found, expected, 1e-6)
+
+
 @pytest.mark.parametrize("together", [True, False], ids=["weights channels-last", "gradients channels-last"])
 def test_tensors_in_another_memory_order_train_alike(together: bool) -> None:
     model = vgg().double()

@@ -78,6 +78,12 @@ def stepped(model: nn.Module, phases: list[Phase], optimization: Optimization) -
     return Outcome(model.state_dict(), step.momenta, [epoch.loss for epoch in epochs], [epoch.hits for epoch in epochs])
 
 
+def _momentum(optimizer: torch.optim.Optimizer, parameter: Tensor) -> Tensor:
+    """What was never trained has none."""
+    found: Tensor = optimizer.state[parameter].get("momentum_buffer", torch.zeros_like(parameter))
+    return found
+
+
 def plain(model: nn.Module, phases: list[Phase], optimization: Optimization) -> Outcome:
     """The loop that everyone writes, in the model's own precision."""
     own = list(model.parameters())
@@ -98,7 +104,7 @@ def plain(model: nn.Module, phases: list[Phase], optimization: Optimization) -> 
             optimizer.step()
             losses[number] += loss.item() * BATCH
             hits[number] += int((outputs.argmax(1) == labels).sum())
-    return Outcome(model.state_dict(), [optimizer.state[p]["momentum_buffer"] for p in own], losses, hits)
+    return Outcome(model.state_dict(), [_momentum(optimizer, p) for p in own], losses, hits)
 
 
 def assert_close(found: Outcome, expected: Outcome, tolerance: float) -> None:

@@ -54,7 +54,7 @@ def bench(
         settings = Settings(names, cast(Device, device), batch, iters, threads)
         timed = subjects(runs)
         if json is not None:
-            require_target(json)
+            require_target(json, ".json")
         with _progress(screen, runs_in(timed, settings)) as moved:
             record = measured(timed, settings, moved)
         screen.print(latency_table(record))

@@ -31,7 +31,9 @@ def export(
     stage: Annotated[
         str | None,
         typer.Option(
-            help="The model of that stage.", metavar="|".join(exporting.STAGES), show_default="the run's last one"
+            help="The model of that stage.",
+            metavar="|".join(exporting.STAGES),
+            show_default="fine-tuned, or else from scratch, or else pruned",
         ),
     ] = None,
     out: Annotated[

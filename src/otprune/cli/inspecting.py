@@ -59,7 +59,7 @@ def inspect(
         if checkpoint is not None:
             built = load(built, checkpoint)
         if json is not None:
-            require_target(json)
+            require_target(json, ".json")
         shapes = _parsed(input) if input is not None else [_usual_shape(model, built)]
         found = _inspected(model, built, shapes, OptimalThreshold() if checkpoint is not None else None)
         if json is not None:

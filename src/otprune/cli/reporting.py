@@ -33,7 +33,7 @@ def report(
     screen = console()
     with errors_in_one_line():
         found = subjects(runs)
-        require_target(out)
+        require_target(out, ".html")
         with screen.status("planning every run at several δ ..."):
             shown = content(found)
         write_page(shown, out)

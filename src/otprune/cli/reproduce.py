@@ -78,15 +78,16 @@ def reproduce(
         if name is None:
             if draw_only or only:
                 raise TrainingError(f"name what to {'draw' if draw_only else 'run'}: one of {', '.join(rows())}")
+            _require_records(results, "list")
             _end(_list(rows().values(), Undamaged(results), screen))
             return
         asked = row(name)
         needs = _chosen(asked, only and [_as_named(pattern) for pattern in only])
-        if draw_only and not results.is_dir():
-            raise TrainingError(f"there is no folder {results} to draw from: name that of the records with --results")
-        if not draw_only:
+        if draw_only:
+            _require_records(results, "draw from")
+        else:
             if asked.name == ILSVRC or Records(results).lacking(needs):
-                require_target(results / f"{asked.name}.json")  # as any that is written there
+                require_target(results / f"{asked.name}.json", ".json")  # as any that is written there
             workshop = Workshop(out, results, chosen_device(device), together=together)
             _run(asked, needs, scratch, workshop, processes, screen)
         refused = _list([asked], Undamaged(results), screen)
@@ -95,6 +96,11 @@ def reproduce(
         except OtpruneError as error:
             refused.append(str(error))
         _end(refused)
+
+
+def _require_records(results: Path, to: str) -> None:
+    if not results.is_dir():
+        raise TrainingError(f"there is no folder {results} to {to}: name that of the records with --results")
 
 
 def _chosen(asked: Row, only: Sequence[str] | None) -> list[Needed]:
@@ -157,7 +163,8 @@ def _announced(needs: Sequence[Needed], workshop: Workshop, scratch: bool) -> st
         return f"nothing to run: {len(needs)} of {len(needs)} records are in {workshop.results}"
     others = [place for place in to_train(records.lacking(needs, scratch=False), workshop) if place not in lacking]
     first = f"; first the shared training of {some(others)}" if others else ""
-    found = f"{len(lacking)} of {len(needs)} records that {workshop.results} lacks: {some(lacking)}"
+    nowhere = "" if workshop.results.is_dir() else ", which is not there yet"
+    found = f"{len(lacking)} of {len(needs)} records that {workshop.results} lacks{nowhere}: {some(lacking)}"
     return f"to run on {workshop.device}: {found}{first}"
 
 

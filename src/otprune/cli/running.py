@@ -112,7 +112,7 @@ def require_begun(out: Path) -> None:
     >>> require_begun(Path("nowhere"))
     Traceback (most recent call last):
         ...
-    otprune.errors.TrainingError: nowhere holds no run: begin one with otprune train --out nowhere
+    otprune.errors.TrainingError: nowhere holds no run: begin one with otprune train --model NAME --data NAME --out ...
     """
     if configuration(out) is not None:
         return
@@ -123,7 +123,9 @@ def require_begun(out: Path) -> None:
     inside = runs_in(out)
     if inside:
         raise TrainingError(f"{out} is not a run, but holds the runs {some(inside)}: name one of them, {out}/...")
-    raise TrainingError(f"{out} holds no run: begin one with otprune train --out {out}")
+    if out.is_file():
+        raise TrainingError(f"{out} is a file: name the folder of a run, as {out.parent} is if it is one of its files")
+    raise TrainingError(f"{out} holds no run: begin one with otprune train --model NAME --data NAME --out {out}")
 
 
 def _tell(message: str) -> None:

@@ -19,6 +19,7 @@ from otprune.deploy.packages import imported, versions
 from otprune.deploy.quantizing import CALIBRATION_IMAGES
 from otprune.deploy.writing import require_folder, write_checked
 from otprune.errors import DeployError
+from otprune.experiments.claiming import require_no_file_of_a_run
 from otprune.experiments.contents import Exports, well_formed
 from otprune.experiments.folder import FINETUNED, PRUNED, SCRATCH, SPARSE, read_json, write_json
 from otprune.experiments.pipeline import Pipeline
@@ -173,6 +174,7 @@ def _place(folder: Path, request: Request, stage: str, format: Format) -> Path:
         return folder / FOLDER / f"{stage}{'.int8' if request.int8 else ''}{format.suffix}"
     if request.out.suffix != format.suffix:
         raise DeployError(f"{request.out}: a file for {request.to} has to end in {format.suffix}")
+    require_no_file_of_a_run(request.out)
     require_folder(request.out)
     return request.out
 

@@ -136,7 +136,7 @@ def _largest_within(trials: Trials, target: Target) -> Trial:
     if least > target.value:
         raise TrainingError(
             f"{target.kind}={target.value:g} cannot be reached: with as few channels in every layer as it must keep, "
-            f"{least:.3f} is left. Choose a larger share."
+            f"{least:.3g} is left. Choose a larger share."
         )
     found = trials.at(trials.mildest(share, target.value, 0, trials.last))
     if trials.judged:

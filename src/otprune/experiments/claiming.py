@@ -9,6 +9,7 @@ from otprune.experiments.fields import flat
 from otprune.experiments.folder import (
     CONFIGURATION,
     DEPENDENT,
+    OWN_FILES,
     PRUNED,
     RECORD,
     ROUNDS_ASKED,
@@ -72,6 +73,16 @@ def some(names: Sequence[str]) -> str:
     'a, b, c, …'
     """
     return ", ".join([*names[:SHOWN], *(["…"] if len(names) > SHOWN else [])])
+
+
+def require_no_file_of_a_run(path: Path) -> None:
+    """Refuse to write over what a run needs.
+
+    >>> require_no_file_of_a_run(Path("nowhere/config.json"))
+    """
+    folder = path.resolve().parent
+    if path.name in OWN_FILES and (is_run(folder) or (folder / ROUNDS_ASKED).exists()):
+        raise TrainingError(f"{path}: is a file of a run, which would be lost: name another file")
 
 
 def require_no_rounds(folder: Path, what: str) -> None:

@@ -24,6 +24,14 @@ MODEL = ".safetensors"
 NUMBERS = re.compile(r"(?<=\[)[\s\d.,eE+-]+(?=\])")
 MADE_BY = {SPARSE: "train", PRUNED: "prune", FINETUNED: "finetune", SCRATCH: "scratch"}
 
+# What a run has for itself, in its folder.
+OWN_FILES = frozenset(
+    (
+        *(CONFIGURATION, RESULTS, RECORD, PLAN, ROUNDS_ASKED, SPARSE, PRUNED, FINETUNED, SCRATCH, FRESH),
+        *("data.json", "provenance.json", "latencies.json", "export.json"),
+    )
+)
+
 # What helps against a damaged file, where it is not simply made anew.
 WAYS_OUT = {
     CONFIGURATION: "Put back a copy of it, or delete it and give the command that began the run again, as it was.",

@@ -17,7 +17,8 @@ from otprune.errors import ExampleError, ModelError, TrainingError
 from otprune.experiments.claiming import claim
 from otprune.experiments.experiment import Experiment
 from otprune.experiments.feeding import DATA, feeding
-from otprune.experiments.folder import MADE_BY, PRUNED, RESULTS, SPARSE, found_in, write_json
+from otprune.experiments.folder import MADE_BY, PRUNED, RESULTS, SPARSE, found_in, is_settled, write_json
+from otprune.experiments.prunable import require_something_to_prune
 from otprune.experiments.run_facts import measured
 from otprune.models.building import build_model
 from otprune.training import data as datasets
@@ -169,7 +170,8 @@ class Pipeline:
         except ExampleError as error:
             raise TrainingError(
                 f"{name} does not run on the images of {self.experiment.data}, which are "
-                f"{'×'.join(map(str, example.shape[1:]))}: {error}"
+                f"{'×'.join(map(str, example.shape[1:]))}: {_of_the_model(error)} Choose a model for such images, or "
+                f"mend it there."
             ) from error
         with torch.no_grad():
             scores = model.eval()(example)
@@ -177,6 +179,8 @@ class Pipeline:
         self._require_scores_in_training(model)
         if not any(isinstance(module, _BatchNorm) and module.affine for module in model.modules()):
             raise ModelError(f"{name} has no batch norm with scaling factors, so there is nothing to prune it by")
+        if self.experiment.training.lam and not is_settled(self.folder):
+            require_something_to_prune(model, example, name)
 
     def _require_scores_in_training(self, model: nn.Module) -> None:
         """Some models give more then, for losses of their own. Two images, since batch norm takes no single one."""
@@ -239,6 +243,11 @@ def open_pipelines(
 
 def _data_asked(experiment: Experiment) -> tuple[object, ...]:
     return experiment.data, experiment.strict, experiment.image_size
+
+
+def _of_the_model(error: ExampleError) -> str:
+    """What the model said, without advice on examples, which nobody gave here."""
+    return f"{str(error).partition('). ')[0]})."
 
 
 @functools.lru_cache(maxsize=1)

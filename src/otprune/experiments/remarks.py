@@ -4,6 +4,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 
 from otprune.experiments.experiment import Experiment
+from otprune.experiments.folder import PLAN
 from otprune.plan import PruningPlan
 
 SHOWN = 3  # of the layers left alone
@@ -34,7 +35,7 @@ def remarks(
     no channel was negligible: train longer or with a larger --lam, or prune with --flops
     """
     chosen = experiment.pruning.target is not None or plan.rule["rule"] != "OptimalThreshold"
-    always = [*_left_alone(experiment, plan), *_rounded_back(experiment, plan)]
+    always = [*_left_alone(experiment, plan), *_frozen(plan), *_rounded_back(experiment, plan)]
     if experiment.pruning.target is None:
         always += _tied_at_zero(
             plan, [one for layer in plan.layers if not layer.left_alone for one in gammas[layer.name]]
@@ -50,6 +51,14 @@ def _left_alone(experiment: Experiment, plan: PruningPlan) -> Iterator[str]:
             f"{len(names)} of {len(plan.layers)} batch norms are tied to another and were neither penalized nor "
             f"pruned: {', '.join(names[:SHOWN])}{more}"
         )
+
+
+def _frozen(plan: PruningPlan) -> Iterator[str]:
+    """Why negligible channels stay, where an operator is in the way."""
+    staying = sum(max(0, len(layer.kept) - (layer.channels - layer.negligible)) for layer in plan.layers)
+    if plan.frozen and staying:
+        more = f"; and {len(plan.frozen) - 1} more, in {PLAN}" if len(plan.frozen) > 1 else ""
+        yield f"{staying} negligible channels stay. What holds channels here: {plan.frozen[0]}{more}"
 
 
 def _rounded_back(experiment: Experiment, plan: PruningPlan) -> Iterator[str]:

@@ -60,8 +60,8 @@ class IstaStep(Step):
                 penalty.fill_(lam * self.weights[name])
 
     @torch.no_grad()
-    def _update(self, trained: list[int], gradients: list[Tensor]) -> None:
-        super()._update(trained, gradients)
+    def _update(self, gradients: Mapping[int, Tensor]) -> None:
+        super()._update(gradients)
         for gamma, penalty in self._penalized.values():
             limit = self.rate * penalty
             gamma.sub_(gamma.clamp(-limit, limit))

@@ -9,7 +9,7 @@ which the update itself writes, in wider tensors where a GPU would be slow with 
 and statistics in fp32.
 """
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -166,20 +166,21 @@ class Step:
         with refusals_by_layer(self._worker, self._pixels):
             loss, hits = self._runner(batch_loss)(self._worker, batch, self.optimization.label_smoothing, self.teacher)
             gradients = self._gradients(loss, [self._seen[index] for index in trained])
-        self._update(trained, gradients)
+        self._update({index: one for index, one in zip(trained, gradients, strict=True) if one is not None})
         with torch.no_grad():
             counts = (self._position, self._steps)
             self._runner(_note)(self._sums, self._failed, counts, *self._outcome(loss.detach(), hits), self.batch)
 
-    def _gradients(self, loss: Tensor, parameters: list[nn.Parameter]) -> list[Tensor]:
-        return list(torch.autograd.grad(loss, parameters))
+    def _gradients(self, loss: Tensor, parameters: list[nn.Parameter]) -> Sequence[Tensor | None]:
+        """None for those that have no part in the loss, which stay as they are, as with any optimizer of torch's."""
+        return torch.autograd.grad(loss, parameters, allow_unused=True)
 
     def _outcome(self, loss: Tensor, hits: Tensor) -> tuple[Tensor, Tensor]:
         return loss, hits
 
     @torch.no_grad()
-    def _update(self, trained: list[int], gradients: list[Tensor]) -> None:
-        tensors = [self._in_training(index, gradient) for index, gradient in zip(trained, gradients, strict=True)]
+    def _update(self, gradients: Mapping[int, Tensor]) -> None:
+        tensors = [self._in_training(index, gradient) for index, gradient in gradients.items()]
         how = (self.rate, self.lam, self.optimization)
         if not self._on_gpu:
             sgd_in_one_pass(tensors, *how)

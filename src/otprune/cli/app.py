@@ -47,7 +47,13 @@ def written_in(module: str) -> Iterator[tuple[str, str]]:
             yield node.name.replace("_", "-"), ast.get_docstring(node) or ""
 
 
-app = typer.Typer(cls=Verbs, no_args_is_help=True, add_completion=False, rich_markup_mode="markdown")
+app = typer.Typer(
+    cls=Verbs,
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode="markdown",
+    pretty_exceptions_enable=False,  # boxes around every frame of torch hide the line of the model that is to blame
+)
 
 
 def _print_version(wanted: bool) -> None:

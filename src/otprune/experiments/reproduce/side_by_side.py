@@ -1,6 +1,5 @@
 """Make the records that are missing in several processes: where one waits for a compiler, the others use the GPU."""
 
-import os
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -73,7 +72,6 @@ def perform(job: Job, bench: Bench, tell: Tell) -> None:
     >>> perform(Job("a"), Bench(Path("runs"), Path("results"), torch.device("cpu"), 4, True, threads), tell=print)
     """
     torch.set_num_threads(bench.threads)
-    os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", str(bench.threads))  # else as many as there are cores
 
     def tell_of_it(news: News) -> None:
         tell(replace(news, run=job.name))

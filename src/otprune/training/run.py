@@ -81,7 +81,8 @@ class Training:
                 raise TrainingError(f"{name} must be one of {', '.join(choices)}, not {getattr(self, name)}")
         if self.cutout and not self.augment:
             raise TrainingError(
-                f"cutout must be 0 where augment is off, as a recipe may have it, not {self.cutout}: turn it on"
+                f"cutout must be 0 where augment is off, as it is by the recipe of the digits, not {self.cutout}: "
+                f"set cutout to 0, or turn augment on"
             )
         if not all(0 <= share <= 1 for share in self.decay_at):
             raise TrainingError(f"decay_at must be shares of the epochs, from 0 to 1 each, not {self.decay_at}")

@@ -18,7 +18,8 @@ all batch-norm channels are zeroed: of every two neighbours one. In the first ru
 that a sum ties together, so that the batch norms that write them agree; in the second for every batch norm on its
 own. *Removed* is the share of the zeroed channels that are physically gone after the first run; what is not exact
 counts as not removed. The error is the largest difference between the outputs of the pruned and the zeroed model in
-float64, as a share of the largest output, and at most 1e-9 is *exact*. Seconds are those of trace, plan and prune."""
+float64, as a share of the largest output, and at most 1e-9 is *exact*. Seconds are those of trace, plan and prune;
+those of the two tools may be of different days, so they are no comparison, which the README has of some networks."""
 
 HEADER = (
     *("model", "BN channels", "zeroed", "removed", "error", "error, second run", "seconds"),

@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Callable, Sequence
-from itertools import pairwise
 from pathlib import Path
 from statistics import pstdev, stdev
 from typing import Any
@@ -15,34 +14,16 @@ from otprune.experiments.reproduce.records import Records
 from otprune.experiments.reproduce.rows import row, seeds, slimming, sweep, sweeps_of_resnet20
 from otprune.report.chance import ALONE, FOUR, SPREAD, above, reach, spread_of_one
 from otprune.report.claims import claims, first_claims
-from otprune.report.gamma_claims import Groups, grouped
 from otprune.report.page import page
-from otprune.report.points import pruned_share
 from otprune.report.scoreboard import SUBJECTS
 from otprune.report.verdicts import WAITING, Verdict, by_chance
 from tests import made_records
+from tests.judged import finetuned_by, verdict
 from tests.made_records import changed
 from tools.reproduction_page import ROOT
 
 NOWHERE = Path("nowhere")
 VGG = "VGG-14 on CIFAR-10"
-DAMAGE = "Without any training, OT damages"
-ABOVE_SLIMMING = "OT is more accurate than NS at NS's own λ at high sparsity"
-BY_PARAMETERS = "OT is more accurate than NS at NS's own λ with as many parameters"
-
-
-def verdict(records: Records, beginning: str) -> tuple[Verdict, str]:
-    found = next(claim for claim in claims(records) if claim.text.startswith(beginning))
-    return found.verdict, found.evidence
-
-
-def emptied(results: dict[str, Any]) -> None:
-    results["layers"][3].update(kept=1, negligible=results["layers"][3]["channels"])
-
-
-def finetuned_by(points: float) -> Callable[[Needed], dict[str, Any]]:
-    """Makes records that are fine-tuned to so many points below 94 %."""
-    return changed(lambda found: found.update(accuracy_finetuned=0.94 - points / 100, accuracy_finetuned_1=0.93))
 
 
 def test_two_seeds_differ_by_what_chance_is_taken_for() -> None:
@@ -90,115 +71,6 @@ def test_without_records_no_claim_is_judged() -> None:
     assert {claim.name for claim in first_claims(Records(NOWHERE))} <= {
         claim.name for claim in claims(Records(NOWHERE))
     }
-
-
-def test_verdicts_follow_the_records(tmp_path: Path) -> None:
-    """NS's networks are all of one training: half a point may be the luck of that."""
-    made_records.write(tmp_path, sweep("cifar10", "vgg14"), finetuned_by(0))
-    for behind, expected in ((1.5, Verdict.HOLDS), (0.5, Verdict.UNDECIDED), (-1.5, Verdict.FAILS)):
-        needs = slimming("cifar10", "vgg14")
-        made_records.write(tmp_path, needs, finetuned_by(behind))
-        for claim in (ABOVE_SLIMMING, BY_PARAMETERS):
-            judged, evidence = verdict(Records(tmp_path), claim)
-            assert judged is expected and f"{VGG}: {behind:+.2f} points on average of " in evidence
-            assert ("which chance may explain (±0.70)" in evidence) is (expected is Verdict.UNDECIDED)
-    assert verdict(Records(tmp_path), "OT's architectures")[0] is Verdict.OPEN
-
-
-def test_networks_that_slimming_broke_are_told_apart_and_do_not_make_up_cases(tmp_path: Path) -> None:
-    needs = slimming("cifar10", "vgg14")
-    made_records.write(tmp_path, [*sweep("cifar10", "vgg14"), *needs], finetuned_by(0))
-    past = [needed for needed in needs if pruned_share(made_records.record(needed)["results"], "flops") > 53]
-
-    def broken(results: dict[str, Any]) -> None:
-        emptied(results)
-        results.update(accuracy_finetuned=0.1, accuracy_finetuned_1=0.1)
-
-    made_records.write(tmp_path, past, changed(broken))
-    judged, evidence = verdict(Records(tmp_path), ABOVE_SLIMMING)
-    assert judged is Verdict.UNDECIDED and "networks that NS broke" in evidence and evidence.endswith(", not judged")
-    judged, evidence = verdict(Records(tmp_path), BY_PARAMETERS)
-    assert judged is Verdict.UNDECIDED and f"{VGG}: +0.00 points" in evidence
-    assert "ahead at 0, and +84.00 points" in evidence and evidence.count("that NS broke") == 1
-    (last,) = (before for before, after in pairwise(needs) if before not in past and after in past)
-    for behind, expected in ((1.5, Verdict.HOLDS), (-1.5, Verdict.FAILS)):  # with less than half of the FLOPs gone
-        made_records.write(tmp_path, [last], finetuned_by(behind))
-        judged, evidence = verdict(Records(tmp_path), ABOVE_SLIMMING)
-        assert judged is expected and f"{VGG}: {behind:+.2f} points, 1 network, ahead at " in evidence
-
-
-def test_what_fine_tuning_adds_is_compared_where_slimming_broke_nothing(tmp_path: Path) -> None:
-    needs = slimming("cifar100", "vgg14")
-    made_records.write(tmp_path, [*sweep("cifar100", "vgg14"), *needs], finetuned_by(0))
-    slow = changed(lambda found: found.update(accuracy_finetuned=0.94, accuracy_finetuned_1=0.5) or emptied(found))
-    made_records.write(tmp_path, needs[-2:], slow)
-    judged, evidence = verdict(Records(tmp_path), "NS needs the other")
-    assert (
-        judged is Verdict.UNDECIDED and "+1.00 points on average of 5 networks" in evidence and "OT +1.00" in evidence
-    )
-    made_records.write(tmp_path, needs[:5], changed(lambda found: found.update(accuracy_finetuned_1=0.90)))
-    assert verdict(Records(tmp_path), "NS needs the other")[0] is Verdict.HOLDS
-
-
-def damaged(points: float) -> Callable[[Needed], dict[str, Any]]:
-    """Makes records of networks that pruning alone damages by so many points more than others."""
-    return changed(lambda found: found.update(accuracy_pruned=0.5 - points / 100))
-
-
-def of_ot(folder: Path, seeds_lose: Sequence[float]) -> None:
-    """A sweep of which nothing is damaged but some seeds at one λ."""
-    others = [needed for needed in sweep("cifar10", "vgg14") if needed.experiment.training.lam != 2e-4]
-    made_records.write(folder, others, damaged(0))
-    for needed, points in zip(seeds("cifar10", "ot"), seeds_lose, strict=False):
-        made_records.write(folder, [needed], damaged(points))
-
-
-@pytest.mark.parametrize(
-    ("behind", "ahead", "expected"),
-    [(0.4, 3.0, Verdict.HOLDS), (0.6, 3.0, Verdict.FAILS), (0.4, 0.4, Verdict.FAILS)],
-)
-def test_less_damage_is_ahead_somewhere_and_behind_nowhere(
-    behind: float, ahead: float, expected: Verdict, tmp_path: Path
-) -> None:
-    needs = slimming("cifar10", "vgg14")
-    of_ot(tmp_path, seeds_lose=(0, 0, 0))
-    made_records.write(tmp_path, needs[:-3], damaged(-behind))
-    made_records.write(tmp_path, needs[-3:], damaged(ahead))
-    assert verdict(Records(tmp_path), DAMAGE)[0] is expected
-
-
-@pytest.mark.parametrize(
-    ("seeds_lose", "theirs", "expected"),
-    [
-        ((0, 0, 9), (10,), Verdict.UNDECIDED),
-        ((0, 0, 9), (40,), Verdict.HOLDS),
-        ((0, 0, 9), (-40,), Verdict.FAILS),
-        ((0, 0, 9), (40, -5), Verdict.UNDECIDED),  # by chance more damaged than NS's elsewhere
-        ((0, 9), (40,), Verdict.UNDECIDED),  # too few to tell how far they spread
-    ],
-)
-def test_less_damage_counts_from_what_seeds_spread_on(
-    seeds_lose: Sequence[float], theirs: Sequence[float], expected: Verdict, tmp_path: Path
-) -> None:
-    of_ot(tmp_path, seeds_lose)
-    for at, points in enumerate(theirs):
-        made_records.write(tmp_path, slimming("cifar10", "vgg14")[at :: len(theirs)], damaged(points))
-    assert verdict(Records(tmp_path), DAMAGE)[0] is expected
-
-
-def test_networks_that_slimming_broke_are_not_judged(tmp_path: Path) -> None:
-    """A point ahead of whole networks counts; to be far ahead of one that only guesses does not."""
-    needs = slimming("cifar10", "vgg14")
-    made_records.write(tmp_path, sweep("cifar10", "vgg14"), finetuned_by(0))
-    made_records.write(tmp_path, needs, finetuned_by(1))
-    assert verdict(Records(tmp_path), ABOVE_SLIMMING)[0] is Verdict.HOLDS
-    broken = changed(lambda found: emptied(found) or found.update(accuracy_finetuned=0.1, accuracy_pruned=0.1))
-    made_records.write(tmp_path, needs[-1:], broken)
-    judged, evidence = verdict(Records(tmp_path), ABOVE_SLIMMING)
-    assert judged is Verdict.HOLDS and evidence.endswith("1 network that NS broke, not judged")
-    made_records.write(tmp_path, needs, broken)
-    for claim in (ABOVE_SLIMMING, BY_PARAMETERS, DAMAGE):
-        assert verdict(Records(tmp_path), claim)[0] is Verdict.UNDECIDED
 
 
 def test_most_runs_have_converged_after_three_epochs(tmp_path: Path) -> None:
@@ -348,56 +220,6 @@ def test_claims_of_rounds_say_which_way_was_not_run(tmp_path: Path) -> None:
     assert "not run" not in verdict(Records(tmp_path), "Iterative OT is stable")[1]
 
 
-def parted(negligible: float, channels: int, layers: int = 3) -> Callable[[Needed], dict[str, Any]]:
-    """Makes records of some layers whose γ are in two groups, and one with few of either.
-
-    One of the negligible ones lies beside the important ones.
-    """
-    gamma = [negligible] * (channels - 1) + [0.099] + [-0.1] * channels
-    gammas = {str(number): gamma for number in range(layers)} | {"few": gamma[channels - 2 :]}
-
-    def change(results: dict[str, Any]) -> None:
-        results["gammas"] = gammas
-        results["layers"] = [
-            {"name": name, "channels": len(found), "kept": channels, "threshold": 0.1, "negligible": number}
-            for name, found in gammas.items()
-            for number in [2 if name == "few" else channels]
-        ]
-
-    return changed(change)
-
-
-@pytest.mark.parametrize(("negligible", "expected"), [(1e-5, Verdict.HOLDS), (1e-2, Verdict.FAILS)])
-@pytest.mark.parametrize("channels", [20, 40])
-def test_groups_of_scaling_factors_are_compared_but_for_outliers(
-    channels: int, negligible: float, expected: Verdict, tmp_path: Path
-) -> None:
-    made_records.write(tmp_path, sweep("cifar100", "densenet121")[:1], parted(negligible, channels))
-    judged, evidence = verdict(Records(tmp_path), "At every λ, the smallest important scaling factor")
-    middle = {1e-5: "1e4", 1e-2: "10"}[negligible]
-    assert judged is expected and evidence.startswith(
-        f"DenseNet-121 on CIFAR-100: median {middle} at λ=1e-5 (3); "
-        f"of all, {middle} to {middle} in the middle half, at least 1e5 in 0 %; "
-        "1.0 with 2 % and 1.0 with 1 % left out; in 3 of 4 layers; "
-    )
-
-
-def test_groups_of_scaling_factors_are_judged_at_every_lambda_that_enough_layers_tell_of(tmp_path: Path) -> None:
-    weak, middle, strong = sweep("cifar100", "densenet121")[:3]
-    made_records.write(tmp_path, [weak, strong], parted(1e-5, 20, layers=9))
-    made_records.write(tmp_path, [middle], parted(1e-2, 20, layers=2))
-    beginning = "At every λ, the smallest important scaling factor"
-    assert verdict(Records(tmp_path), beginning)[0] is Verdict.HOLDS
-    made_records.write(tmp_path, [middle], parted(1e-2, 20, layers=3))
-    judged, evidence = verdict(Records(tmp_path), beginning)
-    assert judged is Verdict.FAILS and "1e4 at λ=1e-5 (9), 10 at λ=2e-5 (3), 1e4 at λ=5e-5 (9)" in evidence
-
-
-def test_scaling_factors_that_a_record_has_rounded_stay_in_their_group() -> None:
-    """The threshold is the smallest important one, in full: rounded, that lies below it."""
-    assert grouped([0.333333, 1e-6], negligible=1) == Groups([1e-6], [0.333333])
-
-
 def test_another_reading_of_a_claim_is_not_counted_again() -> None:
     found = claims(Records(NOWHERE))
     theirs = [claim for claim in found if not claim.is_new]
@@ -464,34 +286,6 @@ def of_seeds(folder: Path, *values: tuple[dict[str, Any], dict[str, Any]]) -> Re
             found = {"accuracy_sparse": 0.93, **change}
             made_records.write(folder, seeds("cifar10", rule)[seed : seed + 1], changed(lambda r, f=found: r.update(f)))
     return Records(folder)
-
-
-@pytest.mark.parametrize(
-    ("stronger", "expected"),
-    [
-        ((100.0, 100.0, 100.0), Verdict.HOLDS),
-        ((1e-3, 1e-3, 1e-3), Verdict.FAILS),
-        ((100.0, 1e-3, 1.0), Verdict.UNDECIDED),
-        ((100.0, 100.0), Verdict.UNDECIDED),  # too few seeds
-    ],
-)
-def test_fewer_flops_count_over_seeds_with_as_many_channels(
-    stronger: tuple[float, ...], expected: Verdict, tmp_path: Path
-) -> None:
-    """γ of the second layer, whose images are large, are so many times as strong: NS keeps all of it, or little."""
-
-    def make(needed: Needed) -> dict[str, Any]:
-        found, factor = made_records.record(needed), stronger[needed.experiment.training.seed]
-        gammas = found["results"]["gammas"] = {
-            name: [(0.005 if at < channels // 2 else 0.3) * (1 + at / channels) for at in range(channels)]
-            for name, channels in zip(made_records.NAMES, made_records.CHANNELS, strict=True)
-        }
-        gammas["features.4"] = [factor * gamma for gamma in gammas["features.4"]]
-        return found
-
-    made_records.write(tmp_path, seeds("cifar10", "ot")[: len(stronger)], make)
-    judged, evidence = verdict(Records(tmp_path), "Over the seeds, with as many channels, OT's VGG-14")
-    assert judged is expected and f"on average of {len(stronger)} seeds" in evidence
 
 
 @pytest.mark.parametrize(

@@ -40,6 +40,16 @@ class Pair:
         """The network and its data as the paper writes them."""
         return subject(self.data, self.model)
 
+    @property
+    def intact(self) -> list[Point]:
+        """NS's networks that are not broken: no layer of them was emptied."""
+        return [point for point in self.ns if not point.emptied]
+
+    @property
+    def broken(self) -> list[Point]:
+        """The others of NS's."""
+        return [point for point in self.ns if point.emptied]
+
 
 def pair(records: Records, data: str, model: str) -> Pair:
     """What is recorded of a network on its data.
@@ -121,18 +131,18 @@ def _against_cost(found: Pair) -> "Figure":
 
 def _finetuned(ax: "Axes", found: Pair, kind: str) -> None:
     _baselines(ax, found)
-    for method, series, color, marker in _intact(found):
+    for method, series, color, marker in _methods(found):
         line(ax, series, kind, "finetuned", f"{method}, 40 epochs", color=color, marker=marker)
         line(ax, series, kind, "finetuned_1", f"{method}, 1 epoch", color=color, marker=marker, **AROUND)
-    line(ax, _broken(found), kind, "finetuned", "NS, broken, 40 epochs", **BROKEN)
+    line(ax, found.broken, kind, "finetuned", "NS, broken, 40 epochs", **BROKEN)
     _papers_points(ax, found, kind)
 
 
 def _from_scratch(ax: "Axes", found: Pair, kind: str) -> None:
     _baselines(ax, found)
-    for method, series, color, marker in _intact(found):
+    for method, series, color, marker in _methods(found):
         line(ax, series, kind, "scratch", f"{method}, from scratch", color=color, marker=marker)
-    line(ax, _broken(found), kind, "scratch", "NS, broken, from scratch", **BROKEN)
+    line(ax, found.broken, kind, "scratch", "NS, broken, from scratch", **BROKEN)
 
 
 def _untrained(found: Pair) -> "Figure":
@@ -140,10 +150,10 @@ def _untrained(found: Pair) -> "Figure":
     drawn, axes = figure(title, 1, 1, (6.4, 4.9))
     ax = axes[0, 0]
     _baselines(ax, found)
-    for method, series, color, marker in _intact(found):
+    for method, series, color, marker in _methods(found):
         line(ax, series, "flops", "recalibrated", f"{method}, recalibrated", color=color, marker=marker)
         line(ax, series, "flops", "pruned", f"{method}, as pruned", color=color, marker=marker, **AROUND)
-    line(ax, _broken(found), "flops", "recalibrated", "NS, broken, recalibrated", **BROKEN)
+    line(ax, found.broken, "flops", "recalibrated", "NS, broken, recalibrated", **BROKEN)
     ax.set_xlabel("pruned FLOPs (%)")
     ax.set_ylabel("test accuracy (%)")
     ax.set_xlim(0, 100)
@@ -152,14 +162,10 @@ def _untrained(found: Pair) -> "Figure":
     return drawn
 
 
-def _intact(found: Pair) -> Iterator[tuple[str, Sequence[Point], str, str]]:
-    """Both methods, their networks that are not broken, and how they are drawn."""
+def _methods(found: Pair) -> Iterator[tuple[str, Sequence[Point], str, str]]:
+    """Both, their networks that are not broken, and how they are drawn."""
     yield "OT", found.ot, OT, "o"
-    yield "NS", [point for point in found.ns if not point.emptied], NS, "s"
-
-
-def _broken(found: Pair) -> list[Point]:
-    return [point for point in found.ns if point.emptied]
+    yield "NS", found.intact, NS, "s"
 
 
 def line(ax: "Axes", series: Sequence[Point], kind: str, stage: str, label: str, **style: Any) -> None:

@@ -7,12 +7,13 @@ are told and not judged: the paper has none, and to be ahead of one that only gu
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from statistics import fmean, median
 
 from otprune.report.chance import ALONE, CLOSE, ENOUGH, above, spread_of_one
 from otprune.report.costs import Pair, asked
 from otprune.report.margins import gaps, margins, placed
+from otprune.report.points import Point
 from otprune.report.verdicts import HIGH_SPARSITY, Claim, averaged, by_chance, listed
 
 ROW = "accuracy-vs-cost"
@@ -71,7 +72,7 @@ def slimming_needs_more_epochs(pairs: Sequence[Pair]) -> Claim:
     >>> slimming_needs_more_epochs([]).verdict.value
     'not yet measured'
     """
-    gained = {p.name: [gaps(one, "finetuned", "finetuned_1") for one in (p.ns, p.ot)] for p in _intact(pairs)}
+    gained = {p.name: [gaps(one, "finetuned", "finetuned_1") for one in (p.intact, p.ot)] for p in pairs}
     found = {name: both for name, both in gained.items() if all(both)}
     judged = {name: above([fmean(theirs) - fmean(ours)], ALONE) for name, (theirs, ours) in found.items()}
     evidence = [
@@ -152,16 +153,9 @@ def _with_broken(intact: list[str], found: Margins) -> str:
 def _margins(pairs: Sequence[Pair], stage: str, least: float, kind: str = "flops") -> dict[str, Margins]:
     """From that share of a cost on, or from NS's last network that is not broken, where that comes before."""
 
-    def of(p: Pair, broken: bool) -> list[float]:
-        theirs = {
-            flag: placed([one for one in p.ns if bool(one.emptied) is flag], stage, kind) for flag in (False, True)
-        }
-        last = max((share for share, _ in theirs[False]), default=least)
-        return margins(placed(p.ot, stage, kind), theirs[broken], min(least, last))
+    def of(p: Pair, theirs: Sequence[Point]) -> list[float]:
+        last = max((share for share, _ in placed(p.intact, stage, kind)), default=least)
+        return margins(placed(p.ot, stage, kind), placed(theirs, stage, kind), min(least, last))
 
-    found = {p.name: Margins(of(p, broken=False), of(p, broken=True)) for p in pairs}
+    found = {p.name: Margins(of(p, p.intact), of(p, p.broken)) for p in pairs}
     return {name: one for name, one in found.items() if one.intact or one.broken}
-
-
-def _intact(pairs: Sequence[Pair]) -> list[Pair]:
-    return [replace(p, ns=[one for one in p.ns if not one.emptied]) for p in pairs]
